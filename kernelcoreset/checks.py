@@ -1,0 +1,156 @@
+"""What may come in: points, weights, ids and numbers, checked once at the public door."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernelcoreset.errors import DataError, SettingError
+
+Floats = NDArray[np.float64]
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return `value` as a float if it is a finite number above zero."""
+    number = _number(name, value, "a finite number above 0")
+    if not (math.isfinite(number) and number > 0):
+        raise SettingError(f"`{name}` must be a finite number above 0; got {value!r}.")
+    return number
+
+
+def check_at_least(name: str, value: Any, least: float, remedy: str = "") -> float:
+    """Return `value` as a float if it is finite and at least `least`."""
+    number = _number(name, value, f"a finite number of at least {least:g}")
+    if not (math.isfinite(number) and number >= least):
+        raise SettingError(f"`{name}` must be a finite number of at least {least:g}; got {value!r}. {remedy}".rstrip())
+    return number
+
+
+def check_count(name: str, value: Any, least: int = 1, remedy: str = "") -> int:
+    """Return `value` as an int if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise SettingError(f"`{name}` must be a whole number; got {value!r} ({type(value).__name__}).")
+    if value < least:
+        raise SettingError(f"`{name}` must be at least {least}; got {value}. {remedy}".rstrip())
+    return int(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return `value` if it is one of `choices`."""
+    if value not in choices:
+        raise SettingError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+    return str(value)
+
+
+def check_seed(seed: Any) -> int:
+    """Return a seed as a whole number of at least 0, so that the same call can be made again."""
+    return check_count("seed", seed, least=0, remedy="Any whole number will do; the same one gives the same result.")
+
+
+def check_points(points: ArrayLike, name: str = "points", *, allow_empty: bool = False) -> Floats:
+    """Return `points` as a float64 array of shape (n, d), n >= 1, d >= 1, all finite. Never changes its input.
+
+    Read-only, Fortran-ordered, float32, integer and non-contiguous arrays are taken; no copy is made of float64.
+    """
+    array = _as_numeric(points, name)
+    if array.ndim != 2:
+        hint = (
+            " One column is `points.reshape(-1, 1)`; one point is `points.reshape(1, -1)`." if array.ndim == 1 else ""
+        )
+        raise DataError(f"`{name}` must have two dimensions (n, d); got shape {array.shape}.{hint}")
+    if array.shape[1] == 0:
+        raise DataError(f"`{name}` must have at least one column; got shape {array.shape}.")
+    if array.shape[0] == 0 and not allow_empty:
+        raise DataError(f"`{name}` must have at least one row; got none. Check the filter or the path that made it.")
+    _refuse_bad_rows(array, name)
+    return array
+
+
+def check_same_dimension(name: str, found: int, expected: int, whose: str) -> None:
+    """Refuse points of another dimension than what they are used with."""
+    if found != expected:
+        raise DataError(
+            f"`{name}` must have {expected} columns like {whose}; got {found}. Use the same columns in the same order."
+        )
+
+
+def check_weights(weights: ArrayLike | None, n: int, name: str = "weights", *, allow_all_zero: bool = False) -> Floats:
+    """Return weights of shape (n,), finite, at least 0 and not all 0; ones where there are none."""
+    if weights is None:
+        return np.ones(n)
+    array = _as_numeric(weights, name)
+    if array.shape != (n,):
+        raise DataError(f"`{name}` must have shape ({n},), one number a point; got shape {array.shape}.")
+    bad = ~np.isfinite(array) | (array < 0)
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise DataError(
+            f"`{name}` must be finite and at least 0; got {int(bad.sum())} bad of {n}, the first at row {first}: "
+            f"{array[first]}. Drop these rows or set their weight to 0."
+        )
+    total = float(array.sum())
+    if n > 0 and not total > 0 and not allow_all_zero:
+        raise DataError(f"`{name}` must not all be 0; got {n} zeros. A point of weight 0 is never sampled.")
+    if not math.isfinite(total):
+        raise DataError(f"`{name}` must have a finite sum; got {total}. Divide them all by a constant.")
+    return array
+
+
+def check_ids(ids: ArrayLike | None, n: int) -> NDArray[Any] | None:
+    """Return ids of shape (n,), of any plain type, or None."""
+    if ids is None:
+        return None
+    array = np.asarray(ids)
+    if array.shape != (n,):
+        raise DataError(f"`ids` must have shape ({n},), one a point; got shape {array.shape}.")
+    if array.dtype == object:
+        kinds = sorted({type(value).__name__ for value in array})
+        if kinds not in (["str"], ["int"], ["bytes"]):
+            raise DataError(f"`ids` must be of one plain type (integers or strings); got {', '.join(kinds)}.")
+        array = np.array(array.tolist())
+    return array
+
+
+def _number(name: str, value: Any, rule: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise SettingError(f"`{name}` must be {rule}; got {value!r} ({type(value).__name__}).")
+    return float(value)
+
+
+def _as_numeric(values: ArrayLike, name: str) -> Floats:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # numpy's own words for lists of different lengths
+        raise DataError(
+            f"`{name}` must be rectangular: every row needs the same number of columns ({error})."
+        ) from None
+    if array.dtype.kind not in "fiub":
+        try:
+            # Decimals and numbers read as objects are fine; None becomes NaN and is named with its row later.
+            if array.dtype.kind != "O":
+                raise TypeError
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            raise DataError(
+                f"`{name}` must be numbers; got dtype {array.dtype}. Encode text and dates as numbers first."
+            ) from None
+    return np.asarray(array, dtype=np.float64)
+
+
+def _refuse_bad_rows(array: Floats, name: str) -> None:
+    """Name the first row with a NaN or an infinity. The sum is finite for nearly all good input, and is cheap."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if math.isfinite(float(array.sum())):
+            return
+    bad_rows = ~np.isfinite(array).all(axis=1)
+    if bad_rows.any():
+        first = int(np.argmax(bad_rows))
+        column = int(np.argmax(~np.isfinite(array[first])))
+        raise DataError(
+            f"`{name}` must be finite; got {int(bad_rows.sum())} bad rows of {len(array)}, the first at row {first}, "
+            f"column {column}: {array[first, column]}. Drop or fill these rows."
+        )

@@ -1,0 +1,20 @@
+"""Kernels K(x, y): the classes a user names (`families`, `combined`) and the compiled loops behind them."""
+
+from kernelcoreset.kernels.base import Kernel
+from kernelcoreset.kernels.combined import Product, Scaled, Sum, UserKernel
+from kernelcoreset.kernels.families import Cosine, Exponential, Gaussian, Laplacian, Linear, Matern, Polynomial
+
+__all__ = [
+    "Cosine",
+    "Exponential",
+    "Gaussian",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Matern",
+    "Polynomial",
+    "Product",
+    "Scaled",
+    "Sum",
+    "UserKernel",
+]

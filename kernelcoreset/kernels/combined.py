@@ -1,0 +1,190 @@
+"""Kernels made of kernels (sums, products, positive scalings) and of a user's own function."""
+
+from __future__ import annotations
+
+import importlib
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numba import njit
+from numba.core.dispatcher import Dispatcher
+
+from kernelcoreset.checks import check_positive
+from kernelcoreset.errors import FormatError, KernelError, SettingError
+from kernelcoreset.kernels import tiles
+from kernelcoreset.kernels.base import Kernel, ProgramBuilder
+
+
+@dataclass(frozen=True, repr=False)
+class _Pair(Kernel):
+    """Two kernels and what joins them."""
+
+    left: Kernel
+    right: Kernel
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kernel": type(self).__name__, "left": self.left.to_dict(), "right": self.right.to_dict()}
+
+    @classmethod
+    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
+        return cls(Kernel.from_dict(data["left"]), Kernel.from_dict(data["right"]))
+
+
+@dataclass(frozen=True, repr=False)
+class Sum(_Pair):
+    """K = left + right, written `left + right`.
+
+    Examples
+    --------
+    >>> from kernelcoreset import Linear, Polynomial
+    >>> Linear() + Polynomial(degree=2)
+    (Linear() + Polynomial(degree=2, c=0.0))
+    """
+
+    @property
+    def exact(self) -> bool:
+        """Squared distances of a sum are the sums of the squared distances."""
+        return self.left.exact and self.right.exact
+
+    def _emit(self, builder: ProgramBuilder) -> None:
+        self.left._emit(builder)
+        self.right._emit(builder)
+        builder.fold(tiles.ADD)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} + {self.right!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class Product(_Pair):
+    """K = left * right, written `left * right`.
+
+    Examples
+    --------
+    >>> from kernelcoreset import Gaussian, Linear
+    >>> Gaussian(sigma=1.0) * Linear()
+    (Gaussian(sigma=1.0) * Linear())
+    """
+
+    def _emit(self, builder: ProgramBuilder) -> None:
+        self.left._emit(builder)
+        self.right._emit(builder)
+        builder.fold(tiles.MULTIPLY)
+
+    def __repr__(self) -> str:
+        return f"({self.left!r} * {self.right!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class Scaled(Kernel):
+    """K = factor * inner with factor > 0, written `factor * inner`.
+
+    Examples
+    --------
+    >>> from kernelcoreset import Linear
+    >>> 2 * Linear()
+    (2.0 * Linear())
+    """
+
+    factor: float
+    inner: Kernel
+
+    @property
+    def exact(self) -> bool:
+        """Squared distances scale with the kernel."""
+        return self.inner.exact
+
+    def _emit(self, builder: ProgramBuilder) -> None:
+        self.inner._emit(builder)
+        builder.scale(self.factor)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kernel": "Scaled", "factor": self.factor, "inner": self.inner.to_dict()}
+
+    @classmethod
+    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
+        return cls(check_positive("factor", data["factor"]), Kernel.from_dict(data["inner"]))
+
+    def __repr__(self) -> str:
+        return f"({self.factor!r} * {self.inner!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class UserKernel(Kernel):
+    """A function of the user's own, `f(x, y) -> float`, with x and y arrays of shape (d,).
+
+    It must be positive semidefinite and symmetric; it is checked on a sample of the points it is used with.
+
+    Parameters
+    ----------
+    function : callable
+        Compiled with `numba.njit`, or plain Python that numba can compile. For saving, it must be importable by
+        name: a function at the top level of a module, not of a notebook or a script.
+
+    Examples
+    --------
+    >>> from numba import njit
+    >>> @njit
+    ... def overlap(x, y):
+    ...     total = 0.0
+    ...     for j in range(len(x)):
+    ...         total += min(x[j], y[j])
+    ...     return total
+    >>> UserKernel(overlap)([1.0, 2.0], [3.0, 1.0])
+    2.0
+    """
+
+    function: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.function, types.FunctionType):
+            object.__setattr__(self, "function", _compiled_once(self.function))
+        if not isinstance(self.function, Dispatcher):
+            raise SettingError(
+                f"`function` must be a function f(x, y) compiled with numba.njit; got {self.function!r}."
+            )
+
+    def _emit(self, builder: ProgramBuilder) -> None:
+        builder.push_user(self.function)
+
+    @property
+    def _source(self) -> Any:
+        return self.function.py_func  # type: ignore[attr-defined]
+
+    def to_dict(self) -> dict[str, Any]:
+        module, name = self._source.__module__, self._source.__qualname__
+        if module == "__main__" or not name.isidentifier():
+            raise KernelError(
+                f"A user kernel is saved by its import path; {module}.{name} has none. "
+                "Move the function to the top level of a module that can be imported."
+            )
+        return {"kernel": "UserKernel", "function": f"{module}:{name}"}
+
+    @classmethod
+    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
+        path = data["function"]
+        module, _, name = str(path).partition(":")
+        try:
+            function = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise FormatError(
+                f"The user kernel {path!r} cannot be imported ({error}). Put its module on the path of this process."
+            ) from None
+        if not isinstance(function, Dispatcher | types.FunctionType):
+            raise FormatError(f"The user kernel {path!r} must name a function; it names a {type(function).__name__}.")
+        return cls(function)
+
+    def __repr__(self) -> str:
+        return f"UserKernel({self._source.__module__}.{self._source.__qualname__})"
+
+
+_compiled_functions: dict[types.FunctionType, Any] = {}
+
+
+def _compiled_once(function: types.FunctionType) -> Any:
+    """The same Python function gives the same compiled one, so that equal kernels are equal."""
+    if function not in _compiled_functions:
+        _compiled_functions[function] = njit(function)
+    return _compiled_functions[function]

@@ -1,0 +1,210 @@
+"""A whole kernel over all points, compiled: a kernel is a small program that runs tile by tile.
+
+A program is a list of operations in postfix order, so that sums and products of kernels are evaluated by the same
+compiled code as a single kernel: `Gaussian + 2 * Linear` is "push Gaussian, push Linear, scale, add". The choice
+between operations is made once a tile, which costs nothing, and nothing is compiled again for another parameter or
+another combination; only a user's own function makes the passes compile anew (`specialise`).
+
+Every loop that evaluates kernels over all points stands in this file, so that one source serves both cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from types import FunctionType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from kernelcoreset.kernels.tiles import (
+    TILE,
+    USER,
+    Floats,
+    Ints,
+    combine,
+    compiled,
+    finish_distances,
+    keep_nearest,
+    leaf_diagonal,
+    leaf_values,
+    weighted_sum,
+)
+
+
+class Program(NamedTuple):
+    """A kernel as the loops want it. `squared`: leaves give exact squared distances, so no diagonal is needed."""
+
+    operations: Ints
+    parameters: Floats
+    squared: bool
+    stack_rows: int
+
+
+class Cloud(NamedTuple):
+    """Many points: columns of shape (d, n), and K(x, x) of each (empty where the program is exact)."""
+
+    columns: Floats
+    diagonals: Floats
+
+
+class Rows(NamedTuple):
+    """A few points that the many are measured against: rows of shape (m, d), and K(y, y) of each."""
+
+    points: Floats
+    diagonals: Floats
+
+
+@compiled()
+def user_value(which: int, x: Floats, y: Floats) -> float:
+    """Stand-in for a user's function; `specialise` puts the real one in its place."""
+    return np.nan
+
+
+@compiled()
+def values(program: Program, columns: Floats, low: int, high: int, y: Floats, stack: Floats) -> None:
+    """Leave K(x, y), or the exact squared distance, of points low..high in stack[0]; the last row is scratch."""
+    m = high - low
+    top = -1
+    for step in range(program.operations.shape[0]):
+        code = program.operations[step, 0]
+        own = program.parameters[program.operations[step, 1] :]
+        if code == USER:
+            top += 1
+            x = np.empty(columns.shape[0])
+            for i in range(m):
+                for j in range(columns.shape[0]):
+                    x[j] = columns[j, low + i]
+                stack[top, i] = user_value(np.int64(own[0]), x, y)
+        elif code < USER:
+            top += 1
+            leaf_values(code, own, columns, low, high, y, program.squared, stack[top], stack[-1])
+        else:
+            top = combine(code, own, m, stack, top)
+
+
+@compiled()
+def diagonal(program: Program, columns: Floats, out: Floats) -> None:
+    """out[i] = K(x_i, x_i) for all points."""
+    stack = np.empty((program.stack_rows, TILE))
+    n = columns.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        top = -1
+        for step in range(program.operations.shape[0]):
+            code = program.operations[step, 0]
+            own = program.parameters[program.operations[step, 1] :]
+            if code == USER:
+                top += 1
+                x = np.empty(columns.shape[0])
+                for i in range(high - low):
+                    for j in range(columns.shape[0]):
+                        x[j] = columns[j, low + i]
+                    stack[top, i] = user_value(np.int64(own[0]), x, x)
+            elif code < USER:
+                top += 1
+                leaf_diagonal(code, own, columns, low, high, stack[top])
+            else:
+                top = combine(code, own, high - low, stack, top)
+        out[low:high] = stack[0, : high - low]
+
+
+@compiled()
+def distances(program: Program, cloud: Cloud, low: int, high: int, rows: Rows, r: int, z: float, stack: Floats) -> None:
+    """distance^z of points low..high to rows[r], left in stack[0]."""
+    values(program, cloud.columns, low, high, rows.points[r], stack)
+    # An exact program needs no diagonals: then both arrays are empty and these are never read.
+    own = cloud.diagonals[low:high]
+    other = 0.0 if program.squared else rows.diagonals[r]
+    finish_distances(stack[0], high - low, own, other, program.squared, z)
+
+
+# --- passes over all points ------------------------------------------------------------------------------------------
+
+
+@compiled()
+def block(program: Program, columns: Floats, rows: Floats, out: Floats) -> None:
+    """out[r, i] = K(x_i, rows_r), or the exact squared distance."""
+    stack = np.empty((program.stack_rows, TILE))
+    n = columns.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        for r in range(rows.shape[0]):
+            values(program, columns, low, high, rows[r], stack)
+            out[r, low:high] = stack[0, : high - low]
+
+
+@compiled()
+def update_nearest(
+    program: Program,
+    cloud: Cloud,
+    pivots: Rows,
+    first: int,
+    z: float,
+    weights: Floats,
+    best: Floats,
+    nearest: Ints,
+    tile_costs: Floats,
+) -> None:
+    """Measure all points against more pivots: keep min distance^z, which pivot, and each tile's weighted cost.
+
+    Pivot r of this call is known as `first + r`. A tile sees all pivots while it is in the cache.
+    """
+    stack = np.empty((program.stack_rows, TILE))
+    n = cloud.columns.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        for r in range(pivots.points.shape[0]):
+            distances(program, cloud, low, high, pivots, r, z, stack)
+            keep_nearest(stack[0], high - low, first + r, best[low:high], nearest[low:high])
+        tile_costs[low // TILE] = weighted_sum(best[low:high], weights[low:high], high - low)
+
+
+@compiled()
+def center_set_costs(
+    program: Program, cloud: Cloud, weights: Floats, centers: Rows, k: int, z: float, out: Floats
+) -> None:
+    """out[s] += sum_i w_i min over the k centers of set s of distance^z; one set is k rows of `centers`."""
+    stack = np.empty((program.stack_rows, TILE))
+    best = np.empty(TILE)
+    n = cloud.columns.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        m = high - low
+        for s in range(centers.points.shape[0] // k):
+            for r in range(s * k, s * k + k):
+                distances(program, cloud, low, high, centers, r, z, stack)
+                if r == s * k:
+                    best[:m] = stack[0, :m]
+                else:
+                    np.minimum(best[:m], stack[0, :m], best[:m])
+            out[s] += weighted_sum(best, weights[low:high], m)
+
+
+_CALLS_USER_VALUE = (values, diagonal, distances, block, update_nearest, center_set_costs)
+
+
+@lru_cache(maxsize=32)
+def specialise(functions: tuple[Callable[..., Any], ...]) -> SimpleNamespace:
+    """The passes of this file; compiled anew around `functions` where a program calls a user's own.
+
+    The sources are the very same: each function is rebuilt with `user_value` bound to the user's functions.
+    """
+    if not functions:
+        return SimpleNamespace(**globals())
+    namespace = dict(globals())
+    namespace["user_value"] = _choose(functions)
+    for dispatcher in _CALLS_USER_VALUE:
+        source = dispatcher.py_func
+        namespace[source.__name__] = njit(FunctionType(source.__code__, namespace, source.__name__))
+    return SimpleNamespace(**namespace)
+
+
+def _choose(functions: tuple[Callable[..., Any], ...]) -> Any:
+    """One compiled function that calls functions[which]."""
+    first = functions[0]
+    if len(functions) == 1:
+        return njit(lambda which, x, y: first(x, y))
+    rest = _choose(functions[1:])
+    return njit(lambda which, x, y: first(x, y) if which == 0 else rest(which - 1, x, y))

@@ -1,0 +1,109 @@
+"""D^z sampling: pivots that are spread over the data, and every point's distance to the nearest of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.kernels.base import Kernel
+from kernelcoreset.kernels.passes import Cloud
+from kernelcoreset.kernels.tiles import TILE, compiled
+
+
+class Seeding(NamedTuple):
+    """Pivots, and where every point stands to them."""
+
+    pivots: NDArray[np.int64]
+    """Indices of the pivots, in the order they were drawn."""
+    distances: Floats
+    """min over the pivots of distance^z, shape (n,)."""
+    nearest: NDArray[np.int32]
+    """Position in `pivots` of the nearest pivot, shape (n,)."""
+    cost: float
+    """Weighted sum of `distances`."""
+
+
+def seed_pivots(
+    kernel: Kernel,
+    cloud: Cloud,
+    weights: Floats,
+    count: int,
+    z: float,
+    generator: np.random.Generator,
+    one_by_one: int | None = None,
+) -> Seeding:
+    """Draw pivots, the first by weight, the others by weight times distance^z to the pivots so far (Algorithm 3).
+
+    Stops early, with fewer pivots, when every point of positive weight is at distance zero. Assumes validated input.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    cloud : Cloud
+        All points, columns of shape (d, n).
+    weights : ndarray of shape (n,)
+    count : int
+        Pivots wanted, at least 1.
+    z : float
+    generator : numpy Generator
+    one_by_one : int, optional
+        After so many pivots, the rest are drawn in batches of that many, each from the distances to all
+        before it: the points are then read from memory once a batch. All one by one by default.
+
+    Returns
+    -------
+    Seeding
+    """
+    n = cloud.columns.shape[1]
+    one_by_one = one_by_one or count
+    compiled_kernel = kernel._compiled
+    nearest = np.zeros(n, dtype=np.int32)
+    tile_costs = np.add.reduceat(weights, np.arange(0, n, TILE))
+    best = np.ones(n)  # so that the first draw is by weight alone
+    pivots = fresh = pick(best, weights, tile_costs, generator.random(1))
+    best.fill(np.inf)
+    while True:
+        rows = kernel._rows(cloud.columns[:, fresh].T)
+        compiled_kernel.passes.update_nearest(
+            compiled_kernel.distances, cloud, rows, len(pivots) - len(fresh), z, weights, best, nearest, tile_costs
+        )
+        cost = float(tile_costs.sum())
+        if not np.isfinite(cost):
+            raise kernel._overflow("the clustering cost")
+        if len(pivots) >= count or cost <= 0.0:
+            return Seeding(pivots, best, nearest, cost)
+        wanted = 1 if len(pivots) < one_by_one else min(one_by_one, count - len(pivots))
+        fresh = np.unique(pick(best, weights, tile_costs, generator.random(wanted)))
+        pivots = np.concatenate([pivots, fresh])
+
+
+@compiled()
+def pick(best: Floats, weights: Floats, tile_costs: Floats, uniforms: Floats) -> NDArray[np.int64]:
+    """For each uniform number, the point where the running sum of weight * best first passes that share of all.
+
+    Only the tile that holds the answer is walked point by point. A point without mass is never picked.
+    """
+    picked = np.empty(len(uniforms), dtype=np.int64)
+    total = tile_costs.sum()
+    for u in range(len(uniforms)):
+        left = uniforms[u] * total
+        tile = 0  # rounding may carry `left` past the end: then the last tile with mass serves
+        for t in range(len(tile_costs)):
+            if tile_costs[t] > 0.0:
+                tile = t
+                if left < tile_costs[t]:
+                    break
+                left -= tile_costs[t]
+        chosen = -1
+        for i in range(tile * TILE, min((tile + 1) * TILE, len(best))):
+            mass = best[i] * weights[i]
+            if mass > 0.0:
+                chosen = i
+                if left < mass:
+                    break
+                left -= mass
+        picked[u] = chosen
+    return picked

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Sets up .venv where needed, then lint, types and tests. Arguments go to pytest: ./tests/run.sh tests/unit -k kernel
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=environment.sh
+. ./environment.sh
+prepare_environment dev
+
+# numba's cache on disk does not notice a change in a file that another compiled file calls: start from none.
+find kernelcoreset -name '*.nb[ic]' -delete
+export NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/mypy
+# Compile once, into the cache on disk, before several test processes would all do it at the same time.
+.venv/bin/python -c 'import numpy, kernelcoreset as kc; x = numpy.eye(4); kc.empirical_error(x, kc.build_coreset(x, 1, kc.Linear(), 2), 1, kc.Linear())'
+exec .venv/bin/python -m pytest --numprocesses=2 "$@"
