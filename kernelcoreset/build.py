@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import (
@@ -145,7 +147,12 @@ def merge_coresets(
     for coreset in coresets:
         _refuse_if_foreign(coreset, k, kernel, z)
     points, weights, ids = concatenate(coresets)
-    return reduce_points(points, weights, ids, k=k, kernel=kernel, size=size, z=z, seed=seed, draw=draw)
+    # A draw from a draw is only unbiased if their random numbers are independent, also where a user gives one seed to
+    # all: each further merge has random numbers of its own.
+    merges = 1 + max(coreset.settings.get("merges", 0) for coreset in coresets)
+    own_seed = int(np.random.SeedSequence([seed, merges]).generate_state(1, np.uint64)[0])
+    merged = reduce_points(points, weights, ids, k=k, kernel=kernel, size=size, z=z, seed=own_seed, draw=draw)
+    return replace(merged, settings={**merged.settings, "seed": seed, "merges": merges})
 
 
 def _check_size(size: int, k: int) -> int:

@@ -56,7 +56,7 @@ def check_points(points: ArrayLike, name: str = "points", *, allow_empty: bool =
 
     Read-only, Fortran-ordered, float32, integer and non-contiguous arrays are taken; no copy is made of float64.
     """
-    array = _as_numeric(points, name)
+    array = as_numeric(points, name)
     if array.ndim != 2:
         hint = (
             " One column is `points.reshape(-1, 1)`; one point is `points.reshape(1, -1)`." if array.ndim == 1 else ""
@@ -82,7 +82,7 @@ def check_weights(weights: ArrayLike | None, n: int, name: str = "weights", *, a
     """Return weights of shape (n,), finite, at least 0 and not all 0; ones where there are none."""
     if weights is None:
         return np.ones(n)
-    array = _as_numeric(weights, name)
+    array = as_numeric(weights, name)
     if array.shape != (n,):
         raise DataError(f"`{name}` must have shape ({n},), one number a point; got shape {array.shape}.")
     bad = ~np.isfinite(array) | (array < 0)
@@ -92,12 +92,13 @@ def check_weights(weights: ArrayLike | None, n: int, name: str = "weights", *, a
             f"`{name}` must be finite and at least 0; got {int(bad.sum())} bad of {n}, the first at row {first}: "
             f"{array[first]}. Drop these rows or set their weight to 0."
         )
-    total = float(array.sum())
+    with np.errstate(over="ignore"):
+        total = float(array.sum())
     if n > 0 and not total > 0 and not allow_all_zero:
         raise DataError(f"`{name}` must not all be 0; got {n} zeros. A point of weight 0 is never sampled.")
     if not math.isfinite(total):
         raise DataError(f"`{name}` must have a finite sum; got {total}. Divide them all by a constant.")
-    return array
+    return np.require(array, requirements=["C", "W"])  # the form compiled loops are made for
 
 
 def check_ids(ids: ArrayLike | None, n: int) -> NDArray[Any] | None:
@@ -109,7 +110,7 @@ def check_ids(ids: ArrayLike | None, n: int) -> NDArray[Any] | None:
         raise DataError(f"`ids` must have shape ({n},), one a point; got shape {array.shape}.")
     if array.dtype == object:
         kinds = sorted({type(value).__name__ for value in array})
-        if kinds not in (["str"], ["int"], ["bytes"]):
+        if kinds not in ([], ["str"], ["int"], ["bytes"]):
             raise DataError(f"`ids` must be of one plain type (integers or strings); got {', '.join(kinds)}.")
         array = np.array(array.tolist())
     return array
@@ -121,7 +122,8 @@ def _number(name: str, value: Any, rule: str) -> float:
     return float(value)
 
 
-def _as_numeric(values: ArrayLike, name: str) -> Floats:
+def as_numeric(values: ArrayLike, name: str) -> Floats:
+    """Return `values` of any shape as float64, without a copy where they are; refuse ragged and non-numeric ones."""
     try:
         array = np.asarray(values)
     except ValueError as error:  # numpy's own words for lists of different lengths

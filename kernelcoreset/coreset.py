@@ -120,7 +120,8 @@ class Coreset:
             )
         points, weights = table["point"].combine_chunks(), table["weight"].combine_chunks()
         values = points.flatten().to_numpy(zero_copy_only=False)
-        if points.null_count or weights.null_count or values.size != len(table) * about["dimension"]:
+        lengths = points.value_lengths().to_numpy(zero_copy_only=False)
+        if points.null_count or weights.null_count or (lengths != about["dimension"]).any():
             raise FormatError(
                 f"A coreset table must hold {about['dimension']} coordinates and a weight in every row; "
                 "it has gaps. It is damaged: build it again."
@@ -179,8 +180,9 @@ def reduce_points(
     z: float,
     seed: int,
     draw: str = "ordered",
+    refine: bool = True,
 ) -> Coreset:
-    """One round of sampling. Assumes validated input."""
+    """One round of sampling. Assumes validated input; `refine` as in `draw_sample`."""
     settings = {"k": k, "z": z, "kernel": plain_kernel(kernel), "size": size, "draw": draw, "seed": seed}
     positive = int(np.count_nonzero(weights))
     columns = as_columns(points)
@@ -190,7 +192,15 @@ def reduce_points(
         new_weights = weights[chosen]
     else:
         chosen, new_weights = draw_sample(
-            kernel, columns, weights, k=k, size=size, z=z, draw=draw, generator=np.random.default_rng(seed)
+            kernel,
+            columns,
+            weights,
+            k=k,
+            size=size,
+            z=z,
+            draw=draw,
+            generator=np.random.default_rng(seed),
+            refine=refine,
         )
     return Coreset(points[chosen], new_weights, None if ids is None else ids[chosen], settings)
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import (
     Floats,
+    as_numeric,
     check_at_least,
     check_choice,
     check_count,
@@ -79,11 +80,9 @@ def empirical_error(
     points = check_points(points)
     weights = check_weights(weights, len(points))
     if center_sets is None:
-        sets = draw_center_sets(points, k, kernel, n_center_sets=n_center_sets, seed=seed)
-    else:
-        sets = np.asarray(center_sets, dtype=np.float64)
-    truth = center_set_costs(points, sets, kernel, z=z, weights=weights)
-    estimate = center_set_costs(coreset.points, sets, kernel, z=z, weights=coreset.weights)
+        center_sets = draw_center_sets(points, k, kernel, n_center_sets=n_center_sets, seed=seed)
+    truth = center_set_costs(points, center_sets, kernel, z=z, weights=weights)
+    estimate = center_set_costs(coreset.points, center_sets, kernel, z=z, weights=coreset.weights)
     return float(relative_errors(truth, estimate).max())
 
 
@@ -126,7 +125,7 @@ def center_set_costs(
     z = check_at_least("z", z, 1.0)
     points = check_points(points)
     weights = check_weights(weights, len(points))
-    sets = np.asarray(center_sets, dtype=np.float64)
+    sets = as_numeric(center_sets, "center_sets")
     if sets.ndim != 3 or 0 in sets.shape:
         raise DataError(f"`center_sets` must have shape (m, k, d), none of them 0; got {sets.shape}.")
     check_same_dimension("center_sets", sets.shape[2], points.shape[1], "`points`")

@@ -22,6 +22,8 @@ class Seeding(NamedTuple):
     """min over the pivots of distance^z, shape (n,)."""
     nearest: NDArray[np.int32]
     """Position in `pivots` of the nearest pivot, shape (n,)."""
+    onward: Floats
+    """distance^z to the pivot drawn after the nearest one (0 where there is none), shape (n,)."""
     cost: float
     """Weighted sum of `distances`."""
 
@@ -33,7 +35,8 @@ def seed_pivots(
     count: int,
     z: float,
     generator: np.random.Generator,
-    one_by_one: int | None = None,
+    *,
+    batched: bool = False,
 ) -> Seeding:
     """Draw pivots, the first by weight, the others by weight times distance^z to the pivots so far (Algorithm 3).
 
@@ -49,33 +52,34 @@ def seed_pivots(
         Pivots wanted, at least 1.
     z : float
     generator : numpy Generator
-    one_by_one : int, optional
-        After so many pivots, the rest are drawn in batches of that many, each from the distances to all
-        before it: the points are then read from memory once a batch. All one by one by default.
+    batched : bool
+        Whether to draw as many pivots at once as there are already, so that the points are read from memory a few
+        times instead of once a pivot. One by one, as the paper has it, by default.
 
     Returns
     -------
     Seeding
     """
     n = cloud.columns.shape[1]
-    one_by_one = one_by_one or count
     compiled_kernel = kernel._compiled
     nearest = np.zeros(n, dtype=np.int32)
+    onward = np.zeros(n)
     tile_costs = np.add.reduceat(weights, np.arange(0, n, TILE))
     best = np.ones(n)  # so that the first draw is by weight alone
     pivots = fresh = pick(best, weights, tile_costs, generator.random(1))
     best.fill(np.inf)
     while True:
         rows = kernel._rows(cloud.columns[:, fresh].T)
+        first = len(pivots) - len(fresh)
         compiled_kernel.passes.update_nearest(
-            compiled_kernel.distances, cloud, rows, len(pivots) - len(fresh), z, weights, best, nearest, tile_costs
+            compiled_kernel.distances, cloud, rows, first, z, weights, best, nearest, onward, tile_costs
         )
         cost = float(tile_costs.sum())
         if not np.isfinite(cost):
             raise kernel._overflow("the clustering cost")
         if len(pivots) >= count or cost <= 0.0:
-            return Seeding(pivots, best, nearest, cost)
-        wanted = 1 if len(pivots) < one_by_one else min(one_by_one, count - len(pivots))
+            return Seeding(pivots, best, nearest, onward, cost)
+        wanted = min(len(pivots), count - len(pivots)) if batched else 1
         fresh = np.unique(pick(best, weights, tile_costs, generator.random(wanted)))
         pivots = np.concatenate([pivots, fresh])
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelcoreset.build import merge_coresets
 from kernelcoreset.checks import (
     Floats,
     check_at_least,
@@ -80,12 +79,16 @@ class CoresetTree:
         self.size = check_count("size", size, self.k, "Ask for more coreset points or fewer clusters.")
         self.z = check_at_least("z", z, 1.0)
         self.leaf_size = check_count(
-            "leaf_size", leaf_size or 4 * self.size, self.size, "A node keeps at least `size`."
+            "leaf_size",
+            4 * self.size if leaf_size is None else leaf_size,
+            self.size,
+            "A node keeps at least `size`.",
         )
         self.chunk_size = None if chunk_size is None else check_count("chunk_size", chunk_size)
         self.fan_in = check_count("fan_in", fan_in, 2)
         self.seed = check_seed(seed)
         self.n_rows = 0
+        self.n_weighted = 0
         self.n_reductions = 0
         self._levels: list[list[Coreset]] = []
         self._buffer: _Buffer | None = None
@@ -111,22 +114,25 @@ class CoresetTree:
                 self._add_node(self._leaf(buffer), level=0)
                 buffer.clear()
         self.n_rows += len(points)
+        self.n_weighted += int(np.count_nonzero(weights))
 
-    def result(self, size: int | None = None) -> Coreset:
+    def result(self, size: int | None = None, *, refine: bool = True) -> Coreset:
         """Return the coreset of all rows so far; the tree can go on afterwards.
 
         Parameters
         ----------
         size : int, optional
-            Another size than the tree's.
+            Another size than the tree's, at least k.
+        refine : bool
+            Whether this is the last reduction. One that will be merged and reduced again is not worth refining.
 
         Returns
         -------
         Coreset
         """
-        return merge_coresets(
-            self.nodes(), k=self.k, kernel=self.kernel, size=size or self.size, z=self.z, seed=self._seed_of_next()
-        )
+        if size is not None:
+            check_count("size", size, self.k, "Ask for more coreset points or fewer clusters.")
+        return self._reduce(*concatenate(self.nodes()), self.size if size is None else size, refine, is_result=True)
 
     def nodes(self) -> list[Coreset]:
         """Return the coresets whose union stands for all rows so far."""
@@ -147,37 +153,36 @@ class CoresetTree:
         return self._buffer
 
     def _leaf(self, buffer: _Buffer) -> Coreset:
-        """Reduce what the buffer holds, with the seed of the next reduction."""
-        points, weights, ids = buffer.rows()
+        return self._reduce(*buffer.rows(), self.leaf_size)
+
+    def _reduce(
+        self,
+        points: Floats,
+        weights: Floats,
+        ids: NDArray[Any] | None,
+        size: int,
+        refine: bool = False,
+        is_result: bool = False,
+    ) -> Coreset:
+        """One coreset from many points; its seed comes from the tree's and from which reduction it is, nothing else."""
+        seed = np.random.SeedSequence([self.seed, self.n_reductions, int(is_result)]).generate_state(1, np.uint64)
         return reduce_points(
-            points, weights, ids, k=self.k, kernel=self.kernel, size=self.leaf_size, z=self.z, seed=self._seed_of_next()
+            points, weights, ids, k=self.k, kernel=self.kernel, size=size, z=self.z, seed=int(seed[0]), refine=refine
         )
 
     def _add_node(self, node: Coreset, level: int) -> None:
         """Add a node to a level; a full level becomes one node of the next, the last level one of its own."""
         self.n_reductions += 1
+        if not len(node):  # rows without weight: nothing to keep
+            return
         if level == len(self._levels):
             self._levels.append([])
         nodes = self._levels[level]
         nodes.append(node)
         if len(nodes) == self.fan_in:
-            points, weights, ids = concatenate(nodes)
+            merged = self._reduce(*concatenate(nodes), self.leaf_size)
             nodes.clear()
-            merged = reduce_points(
-                points,
-                weights,
-                ids,
-                k=self.k,
-                kernel=self.kernel,
-                size=self.leaf_size,
-                z=self.z,
-                seed=self._seed_of_next(),
-            )
             self._add_node(merged, min(level + 1, _MOST_LEVELS - 1))
-
-    def _seed_of_next(self) -> int:
-        """A seed of its own for each reduction, from the tree's seed and the reduction's number alone."""
-        return int(np.random.SeedSequence([self.seed, self.n_reductions]).generate_state(1, np.uint64)[0])
 
 
 class _Buffer:
@@ -201,7 +206,7 @@ class _Buffer:
         self.columns[:, room] = points[:taken].T
         self.weights[room] = weights[:taken]
         if ids is not None:
-            self.ids.append(ids[:taken])
+            self.ids.append(ids[:taken].copy())  # the caller may use its array again
         self.filled += taken
         return taken
 

@@ -51,10 +51,12 @@ class Kernel(ABC):
         """Rebuild a kernel of this class from what `to_dict` gave."""
 
     _by_name: ClassVar[dict[str, type[Kernel]]] = {}
+    __array_ufunc__ = None  # a numpy scalar leaves `2.0 * kernel` to us, an array is refused
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        Kernel._by_name[cls.__name__] = cls
+        if not cls.__name__.startswith("_"):
+            Kernel._by_name[cls.__name__] = cls
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Kernel:
@@ -77,7 +79,7 @@ class Kernel(ABC):
         if not isinstance(data, Mapping) or "kernel" not in data:
             raise FormatError(f"A kernel's plain form must be a mapping with the key 'kernel'; got {data!r}.")
         name = data["kernel"]
-        if name not in Kernel._by_name:
+        if not isinstance(name, str) or name not in Kernel._by_name:
             known = ", ".join(sorted(Kernel._by_name))
             raise FormatError(f"A kernel's plain form must name a known kernel; got {name!r}. Known: {known}.")
         try:
@@ -212,7 +214,7 @@ class Kernel(ABC):
 
     def _rows(self, rows: Floats) -> Rows:
         exact = self._compiled.distances.squared
-        rows = np.ascontiguousarray(rows)
+        rows = np.require(rows, requirements=["C", "W"])
         return Rows(rows, np.empty(0) if exact else self._diagonal(as_columns(rows)))
 
     def _refuse_if_no_kernel(self, columns: Floats) -> None:
@@ -306,8 +308,11 @@ def _compile(kernel: Kernel) -> CompiledKernel:
 
 
 def as_columns(points: Floats) -> Floats:
-    """Points (n, d) as contiguous columns (d, n); free for Fortran order, one copy otherwise."""
-    return np.ascontiguousarray(points.T)
+    """Points (n, d) as contiguous columns (d, n): free for Fortran order, one copy otherwise, and of read-only input.
+
+    numba would compile every pass again for read-only arrays.
+    """
+    return np.require(points.T, requirements=["C", "W"])
 
 
 def check_kernel(kernel: Any) -> Kernel:

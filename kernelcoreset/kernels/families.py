@@ -37,7 +37,10 @@ class _Scaled(_Parametric):
     sigma: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", check_positive("sigma", self.sigma))
+        sigma = check_positive("sigma", self.sigma)
+        if not 1e-150 < sigma < 1e150:  # the loops want 1 / sigma^2
+            raise SettingError(f"`sigma` must be between 1e-150 and 1e150; got {sigma:g}. Scale the data instead.")
+        object.__setattr__(self, "sigma", sigma)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ A tile is `TILE` points, small enough to stay in the first-level cache. Points c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -41,9 +42,14 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
-            return njit(cache=True, **options)(function)
-        except RuntimeError:  # a read-only or zipped package, or no home folder: numba has no place to write
-            return njit(**options)(function)
+            dispatcher = njit(cache=True, **options)(function)
+            folder = dispatcher.stats.cache_path
+            os.makedirs(folder, exist_ok=True)  # for a zipped package numba would only find out while compiling
+            if os.access(folder, os.W_OK):
+                return dispatcher
+        except (RuntimeError, OSError):  # a read-only package, or no home folder: numba has no place to write
+            pass
+        return njit(**options)(function)
 
     return decorate
 
@@ -178,7 +184,7 @@ def _matern(out: Floats, m: int, rate: float, cubic: float) -> None:
 
 
 @compiled(fastmath=_FAST)
-def _powers(out: Floats, m: int, offset: float, degree: int) -> None:
+def _large_powers(out: Floats, m: int, offset: float, degree: int) -> None:
     """(t + offset)^degree by repeated squaring, in place."""
     for i in range(m):
         base = out[i] + offset
@@ -211,6 +217,15 @@ def _small_powers(out: Floats, m: int, offset: float, degree: int) -> None:
             t = out[i] + offset
             t *= t
             out[i] = t * t
+
+
+@compiled(fastmath=_FAST)
+def _powers(out: Floats, m: int, offset: float, degree: int) -> None:
+    """(t + offset)^degree, in place."""
+    if degree <= 4:
+        _small_powers(out, m, offset, degree)
+    else:
+        _large_powers(out, m, offset, degree)
 
 
 @compiled(fastmath=_FAST)
@@ -253,11 +268,7 @@ def leaf_values(
         _matern(out, m, parameters[0], 0.0 if code == MATERN32 else 1.0 / 3.0)
     elif code == POLYNOMIAL:
         _inner(columns, low, high, y, out)
-        degree = np.int64(parameters[1])
-        if degree <= 4:
-            _small_powers(out, m, parameters[0], degree)
-        else:
-            _powers(out, m, parameters[0], degree)
+        _powers(out, m, parameters[0], np.int64(parameters[1]))
     elif code == LINEAR:
         if squared:
             _squared_l2(columns, low, high, y, out)
@@ -322,12 +333,15 @@ def finish_distances(tile: Floats, m: int, diagonal_tile: Floats, y_diagonal: fl
 
 
 @compiled(fastmath=_FAST)
-def keep_nearest(tile: Floats, m: int, which: int, best: Floats, nearest: Ints) -> None:
-    """Running minimum and its index; written without a branch so that it vectorises."""
+def keep_nearest(tile: Floats, m: int, which: int, best: Floats, nearest: Ints, onward: Floats) -> None:
+    """Running minimum, its index, and the value that came after it; without a branch so that it vectorises."""
+    own, before = np.int32(which), np.int32(which - 1)
     for i in range(m):
-        closer = not (best[i] <= tile[i])  # in this form NaN wins, to be noticed
-        best[i] = tile[i] if closer else best[i]
-        nearest[i] = which if closer else nearest[i]
+        value, smallest, at = tile[i], best[i], nearest[i]
+        closer = not (smallest <= value)  # in this form NaN wins, to be noticed
+        onward[i] = 0.0 if closer else (value if at == before else onward[i])
+        best[i] = value if closer else smallest
+        nearest[i] = own if closer else at
 
 
 @compiled(fastmath=_FAST_SUM)

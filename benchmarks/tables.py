@@ -1,0 +1,32 @@
+"""Result tables: one Markdown file a benchmark, saying by what command it was made."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numba
+import numpy as np
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return a Markdown table; numbers are right-aligned by the reader's eye alone."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def write_results(path: Path, title: str, sections: Sequence[str]) -> None:
+    """Write the tables of one run and print them."""
+    command = "python " + " ".join([Path(sys.argv[0]).as_posix(), *sys.argv[1:]])
+    about = (
+        f"Made by `{command}` on {datetime.date.today()}, Python {platform.python_version()}, numpy {np.__version__}, "
+        f"numba {numba.__version__}, {platform.machine()}."
+    )
+    text = "\n\n".join([f"# {title}", about, *sections]) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    print(text)
