@@ -1,0 +1,25 @@
+"""Fixtures and settings for all tests."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+from tests.cases import DRAWS, KERNELS
+
+# No deadline: the first example may compile. In CI the same examples every time, so that a red run can be repeated.
+settings.register_profile("here", deadline=None, max_examples=50, database=None)
+settings.register_profile("ci", parent=settings.get_profile("here"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@pytest.fixture(params=KERNELS, ids=repr)
+def kernel(request):
+    """Every kind of kernel in turn."""
+    return request.param
+
+
+@pytest.fixture(params=DRAWS)
+def draw(request):
+    """Every way to draw in turn."""
+    return request.param

@@ -1,0 +1,103 @@
+"""A size from an error: the theory's number of draws, and the measured one."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from kernelcoreset import Gaussian, Linear, build_coreset, draw_center_sets, empirical_error
+from kernelcoreset.sizing import theory_draws
+from tests.cases import some_points
+
+KERNEL = Gaussian(sigma=2.0)
+
+
+@pytest.mark.parametrize("eps", [0.5, 0.1])
+@pytest.mark.parametrize("z", [1.0, 2.0])
+def test_theory_draws_by_the_formula(eps, z):
+    expected = (1 / eps) ** 4 * 4**z * z * 25 * math.log(5) ** 2 * math.log(1000)
+    assert theory_draws(eps, 5, z, 1000) == pytest.approx(expected)
+
+
+def test_theory_draws_of_one_cluster_or_point_are_not_zero():
+    assert theory_draws(0.5, 1, 1.0, 1) == 64.0
+
+
+def test_the_theory_keeps_a_small_input_and_says_why():
+    points, weights = some_points(200, 2), np.ones(200)
+    weights[3] = 0.0
+    coreset = build_coreset(points, 5, KERNEL, eps=0.1, theory=True, weights=weights, ids=np.arange(200))
+    assert_array_equal(coreset.ids, np.delete(np.arange(200), 3))
+    assert_array_equal(coreset.weights, np.ones(199))
+    assert coreset.settings["theory_draws"] > 1e7
+    assert coreset.settings["theory_rounds"] == 1
+    assert "worst-case bound asks for" in coreset.settings["theory_note"]
+    assert "there are 199 points" in coreset.settings["theory_note"]
+    assert coreset.settings["eps"] == 0.1
+    assert coreset.settings["seed"] == 0
+
+
+def test_the_theory_iterates_where_its_bound_is_small():
+    # k = 1, z = 1 and a coarse eps ask for fewer draws than there are points.
+    points = some_points(3000, 2)
+    coreset = build_coreset(points, 1, KERNEL, eps=0.9, theory=True, z=1.0, ids=np.arange(3000))
+    assert coreset.settings["theory_rounds"] >= 2
+    assert len(coreset) <= coreset.settings["theory_draws"] < 3000
+    assert_array_equal(coreset.points, points[coreset.ids])
+
+
+@pytest.mark.parametrize("eps", [0.3, 0.1])
+def test_the_measured_error_is_met(draw, eps):
+    points = some_points(2000, 2)
+    coreset = build_coreset(points, 3, KERNEL, eps=eps, ids=np.arange(2000), draw=draw, seed=1)
+    assert 3 <= len(coreset) <= coreset.settings["size"] < 2000
+    assert coreset.settings["measured_error"] <= eps == coreset.settings["eps"]
+    assert coreset.settings["measured_against"] == 2000
+    assert_array_equal(coreset.points, points[coreset.ids])
+    # All 2000 points were the reference, so the same center sets measure the same error from outside.
+    worst = max(
+        empirical_error(
+            points,
+            coreset,
+            3,
+            KERNEL,
+            center_sets=draw_center_sets(points, 3, KERNEL, kind=kind, n_center_sets=100, seed=1),
+        )
+        for kind in ("uniform", "spread", "crowded")
+    )
+    assert worst == pytest.approx(coreset.settings["measured_error"], rel=1e-9)
+
+
+def test_a_smaller_error_takes_more_points():
+    points = some_points(2000, 2)
+    sizes = [len(build_coreset(points, 3, KERNEL, eps=eps)) for eps in (0.5, 0.1, 0.02)]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[2]
+
+
+def test_an_error_of_nearly_zero_takes_the_points_themselves():
+    points, weights = some_points(300, 2), np.arange(300.0)
+    coreset = build_coreset(points, 3, KERNEL, eps=1e-12, weights=weights)
+    assert_array_equal(coreset.points, points[1:])
+    assert_array_equal(coreset.weights, weights[1:])
+    assert coreset.settings["measured_error"] == 0.0
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_fewer_points_than_k(n):
+    points = some_points(n, 2)
+    assert_array_equal(build_coreset(points, 5, KERNEL, eps=0.1).points, points)
+
+
+def test_all_points_equal():
+    coreset = build_coreset(np.ones((500, 2)), 3, KERNEL, eps=0.1)
+    assert coreset.weights.sum() == pytest.approx(500)
+    assert coreset.settings["measured_error"] == 0.0
+
+
+def test_the_same_seed_gives_the_same_bytes():
+    points = some_points(1000, 2)
+    first, second = (build_coreset(points, 3, Linear(), eps=0.2, seed=4) for _ in range(2))
+    assert first.points.tobytes() == second.points.tobytes()
+    assert first.weights.tobytes() == second.weights.tobytes()
