@@ -1,0 +1,8 @@
+"""Build a coreset from all rows: ./spark-submit.sh jobs/build_coreset.py --config conf/demo.toml."""
+
+import sys
+
+from kernelcoreset.cli import build_coreset_main as main
+
+if __name__ == "__main__":
+    sys.exit(main())

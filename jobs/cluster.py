@@ -1,0 +1,8 @@
+"""Find the clusters on a coreset: ./spark-submit.sh jobs/cluster.py --config conf/demo.toml."""
+
+import sys
+
+from kernelcoreset.cli import cluster_main as main
+
+if __name__ == "__main__":
+    sys.exit(main())

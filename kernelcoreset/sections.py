@@ -1,0 +1,360 @@
+"""The sections of a settings file, one frozen dataclass each: every field is a key, checked when it is made.
+
+conf/reference.toml shows the same as a file. Messages name the full key, such as `coreset.k`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelcoreset.checks import check_at_least, check_choice, check_count, check_positive
+from kernelcoreset.errors import SettingError
+
+# Schemes pyarrow can write to; elsewhere the run record stays in the working directory.
+RECORD_SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+# Read by Spark before any line of Python runs: set in a settings file they would be silently ignored.
+_TOO_LATE = (
+    "spark.master",
+    "spark.submit.",
+    "spark.driver.memory",
+    "spark.driver.cores",
+    "spark.driver.extra",
+    "spark.driver.defaultJavaOptions",
+)
+_DEMO_FEATURES = ("longitude", "latitude")
+
+
+@dataclass(frozen=True)
+class InputSettings:
+    """[input]: the rows to cluster.
+
+    Exactly one of `path`, `table`, `query` and `demo_rows` says where they are.
+
+    Parameters
+    ----------
+    path : str, optional
+        File, folder or pattern that Spark can read; relative to the working directory.
+    table : str, optional
+        Table name, with catalog and schema where needed.
+    query : str, optional
+        A SQL query.
+    demo_rows : int, optional
+        Generate this many geo-like points instead (seeded), with the columns longitude and latitude.
+    format : str
+        Format of `path`: parquet, csv, json, orc, delta, ...
+    options : mapping
+        Options of Spark's reader, such as `{header = true}`.
+    features : list of str or str
+        Numeric columns, or the name of one array or vector column. With `demo_rows` they are known.
+    weight_col, id_col : str, optional
+        Column of row weights; column of row ids that the coreset keeps.
+    where : str, optional
+        Only the rows for which this SQL condition holds.
+    bad_rows : {"fail", "drop", "quarantine"}
+        What to do with rows that have a null, NaN, infinity or a wrong length among features or weight.
+    quarantine_path : str, optional
+        Where bad rows are written, with the reason, under "quarantine".
+    scan : {"auto", "spark", "direct"}
+        "direct": tasks open the Parquet files themselves, which is faster; "auto" does so where it can.
+    """
+
+    path: str | None = None
+    table: str | None = None
+    query: str | None = None
+    demo_rows: int | None = None
+    format: str = "parquet"
+    options: Mapping[str, str] = field(default_factory=dict)
+    features: tuple[str, ...] | str = ()
+    weight_col: str | None = None
+    id_col: str | None = None
+    where: str | None = None
+    bad_rows: str = "fail"
+    quarantine_path: str | None = None
+    scan: str = "auto"
+
+    def __post_init__(self) -> None:
+        _check_texts("input", self, "path", "table", "query", "format", "weight_col", "id_col", "where")
+        _check_texts("input", self, "quarantine_path")
+        _exactly_one("input", self, "path", "table", "query", "demo_rows")
+        if self.demo_rows is not None:
+            check_count("input.demo_rows", self.demo_rows)
+        _replace(self, "options", _flat_options("input.options", self.options))
+        features = self.features or (_DEMO_FEATURES if self.demo_rows else ())
+        if not isinstance(features, str):
+            features = _names("input.features", features)
+            if not features:
+                raise SettingError(
+                    "`input.features` is required: the numeric columns to cluster on, such as "
+                    '["longitude", "latitude"], or the name of one array or vector column.'
+                )
+        _replace(self, "features", features)
+        check_choice("input.bad_rows", self.bad_rows, ("fail", "drop", "quarantine"))
+        if (self.bad_rows == "quarantine") != (self.quarantine_path is not None):
+            raise SettingError(
+                '`input.quarantine_path` goes with `input.bad_rows` = "quarantine": give both or neither; '
+                f"got {self.quarantine_path!r} with {self.bad_rows!r}."
+            )
+        check_choice("input.scan", self.scan, ("auto", "spark", "direct"))
+        if self.scan == "direct" and (self.path is None or self.format != "parquet" or self.where):
+            raise SettingError(
+                '`input.scan` = "direct" reads whole Parquet files: it needs `input.path`, format "parquet" and no '
+                '`input.where`. Use "auto", which takes the direct way where it can.'
+            )
+        if self.weight_col is not None and self.weight_col in self.feature_columns:
+            raise SettingError(f"`input.weight_col` must not be one of the features; got {self.weight_col!r}.")
+
+    @property
+    def feature_columns(self) -> tuple[str, ...]:
+        """The feature columns by name, also where it is one array column."""
+        return (self.features,) if isinstance(self.features, str) else self.features
+
+
+@dataclass(frozen=True)
+class CoresetSettings:
+    """[coreset]: the small weighted set that stands for all rows.
+
+    Parameters
+    ----------
+    k : int
+        Clusters it is built for; it serves every smaller number too.
+    coreset_size : int
+        Points drawn; the error falls with it, whatever the number of rows.
+    leaf_size : int, optional
+        Points kept of each part of the data on the way, at least `coreset_size`; by default 4 times as many.
+    z : float
+        Power of the distance in the cost, at least 1: 2 is k-means, 1 is k-median.
+    seed : int
+        The same seed on the same input gives the same result.
+    path : str, optional
+        Where the build job writes the coreset and the cluster job reads it.
+    """
+
+    k: int
+    coreset_size: int = 1000
+    leaf_size: int | None = None
+    z: float = 2.0
+    seed: int = 0
+    path: str | None = None
+
+    def __post_init__(self) -> None:
+        check_count("coreset.k", self.k)
+        remedy = "Ask for more coreset points or fewer clusters."
+        check_count("coreset.coreset_size", self.coreset_size, least=self.k, remedy=remedy)
+        if self.leaf_size is not None:
+            remedy = "A leaf keeps at least `coreset.coreset_size` points; leave it out for 4 times as many."
+            check_count("coreset.leaf_size", self.leaf_size, least=self.coreset_size, remedy=remedy)
+        _replace(self, "z", check_at_least("coreset.z", self.z, 1.0, "Use 2 for k-means, 1 for k-median."))
+        check_count("coreset.seed", self.seed, least=0)
+        _check_texts("coreset", self, "path")
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """[cluster]: kernel k-means on the coreset.
+
+    Parameters
+    ----------
+    k : int
+        Clusters wanted; `coreset.k` unless given, and never more.
+    n_init : int
+        Restarts; the best is kept.
+    max_iter : int
+        Largest number of rounds of a restart.
+    model_path : str, optional
+        Where the fitted model is saved, and where the assign job reads it.
+    """
+
+    k: int
+    n_init: int = 10
+    max_iter: int = 300
+    model_path: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("k", "n_init", "max_iter"):
+            check_count(f"cluster.{name}", getattr(self, name))
+        _check_texts("cluster", self, "model_path")
+
+
+@dataclass(frozen=True)
+class OutputSettings:
+    """[output]: the rows with their labels. Needed by the jobs that write them: one of `path` and `table`.
+
+    Parameters
+    ----------
+    path, table : str, optional
+        Folder or table to write.
+    format : str
+        Format of the files or the table: parquet, csv, json, orc, delta, ...
+    mode : {"error", "overwrite", "append", "overwrite-partitions"}
+        What to do if the output is there already; "error" leaves it as it is and stops before any work.
+        "overwrite-partitions" replaces only the partitions that have new rows.
+    partition_by : list of str
+        Columns that become folders.
+    prediction_col, distance_col : str
+        Names of the new columns: the cluster (0, 1, ...) and the distance to its center in the kernel's feature space.
+    margin_col : str, optional
+        Name of one more column, how much farther the second center is; left out unless named.
+    columns : list of str, optional
+        Input columns to pass through; all unless given.
+    options : mapping
+        Options of Spark's writer, such as `{compression = "zstd"}`.
+    """
+
+    path: str | None = None
+    table: str | None = None
+    format: str = "parquet"
+    mode: str = "error"
+    partition_by: tuple[str, ...] = ()
+    prediction_col: str = "prediction"
+    distance_col: str = "distance"
+    margin_col: str | None = None
+    columns: tuple[str, ...] | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_texts("output", self, "path", "table", "format", "prediction_col", "distance_col", "margin_col")
+        if self.path is not None and self.table is not None:
+            raise SettingError("Give one of `output.path` and `output.table`; got both.")
+        check_choice("output.mode", self.mode, ("error", "overwrite", "append", "overwrite-partitions"))
+        _replace(self, "partition_by", _names("output.partition_by", self.partition_by))
+        if self.columns is not None:
+            _replace(self, "columns", _names("output.columns", self.columns))
+            lost = sorted(set(self.partition_by) - {*self.columns, *self.new_columns})
+            if lost:
+                raise SettingError(f"`output.columns` must hold the columns of `output.partition_by`; missing: {lost}.")
+        if self.mode == "overwrite-partitions" and self.path is not None and not self.partition_by:
+            raise SettingError('`output.mode` = "overwrite-partitions" needs `output.partition_by`; it is empty.')
+        if len(set(self.new_columns)) < len(self.new_columns):
+            raise SettingError(f"The new columns of `output` must have different names; got {list(self.new_columns)}.")
+        _replace(self, "options", _flat_options("output.options", self.options))
+
+    @property
+    def new_columns(self) -> tuple[str, ...]:
+        """Names of the columns that labelling adds."""
+        margin = () if self.margin_col is None else (self.margin_col,)
+        return (self.prediction_col, self.distance_col, *margin)
+
+
+@dataclass(frozen=True)
+class CertificateSettings:
+    """[certificate]: how the error of the coreset is measured while the rows are labelled.
+
+    Parameters
+    ----------
+    center_sets : int
+        Random center sets on which coreset and rows are compared; 0 leaves this part out.
+    fraction : float, optional
+        Share of the rows on which they are evaluated, above 0 and at most 1; chosen by the number of rows unless given.
+    seed : int
+        `coreset.seed` unless given.
+    """
+
+    center_sets: int = 100
+    fraction: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count("certificate.center_sets", self.center_sets, least=0)
+        check_count("certificate.seed", self.seed, least=0)
+        if self.fraction is not None and check_positive("certificate.fraction", self.fraction) > 1.0:
+            raise SettingError(f"`certificate.fraction` must be at most 1; got {self.fraction!r}. 1 means all rows.")
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """[spark]: the session this job asks for.
+
+    Parameters
+    ----------
+    app_name : str
+        The name that Spark's own pages and logs show.
+    conf : mapping
+        Spark settings that can still be changed when a session is opened.
+    """
+
+    app_name: str = "kernelcoreset"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_texts("spark", self, "app_name")
+        conf = _flat_options("spark.conf", self.conf)
+        for key in conf:
+            if not key.startswith("spark."):
+                raise SettingError(f"`spark.conf` takes Spark's own settings, which start with 'spark.'; got {key!r}.")
+            if key.startswith(_TOO_LATE):
+                raise SettingError(
+                    f"`spark.conf` cannot set {key}: Spark reads it before this file. Give it on the command line "
+                    "(./spark-submit.sh --master ..., --conf ...) or in conf/spark-defaults.conf."
+                )
+        _replace(self, "conf", conf)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """[run]: what a run leaves behind beside its result.
+
+    Parameters
+    ----------
+    record : str, optional
+        File for the JSON run record: settings, versions, timings, costs. By default beside the output, as
+        `<output.path>.run.json`.
+    """
+
+    record: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_texts("run", self, "record")
+        if self.record is not None and scheme_of(self.record) not in RECORD_SCHEMES:
+            raise SettingError(
+                f"`run.record` must be a local path or start with one of {', '.join(RECORD_SCHEMES)}; "
+                f"got {self.record!r}."
+            )
+
+
+def scheme_of(path: str) -> str:
+    """Return the scheme of a path, "file" where it has none."""
+    scheme, colon, _ = path.partition(":/")
+    return scheme if colon else "file"
+
+
+def _replace(section: Any, name: str, value: Any) -> None:
+    object.__setattr__(section, name, value)
+
+
+def _check_texts(section_name: str, section: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(section, name)
+        if value is not None and (not isinstance(value, str) or not value.strip()):
+            raise SettingError(f"`{section_name}.{name}` must be a text that is not empty, in quotes; got {value!r}.")
+
+
+def _exactly_one(section_name: str, section: Any, *names: str) -> None:
+    given = [name for name in names if getattr(section, name) is not None]
+    if len(given) != 1:
+        listed = ", ".join(f"`{section_name}.{name}`" for name in names)
+        raise SettingError(f"Give exactly one of {listed}; got {' and '.join(given) or 'none'}.")
+
+
+def _names(key: str, values: Any) -> tuple[str, ...]:
+    """Column names, each given once."""
+    texts = isinstance(values, list | tuple) and all(isinstance(value, str) and value for value in values)
+    if not texts or len(set(values)) < len(values):
+        raise SettingError(f'`{key}` must be a list of different column names, such as ["a", "b"]; got {values!r}.')
+    return tuple(values)
+
+
+def _flat_options(key: str, values: Any) -> dict[str, str]:
+    """Options as Spark takes them: text to text. A dotted name without quotes is a nested table in TOML: join it."""
+    if not isinstance(values, Mapping):
+        raise SettingError(f"`{key}` must be a table of names and values, such as {{name = 1}}; got {values!r}.")
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat.update({f"{name}.{rest}": text for rest, text in _flat_options(f"{key}.{name}", value).items()})
+        elif isinstance(value, str | int | float):
+            flat[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        else:
+            raise SettingError(f"`{key}.{name}` must be a text, a number or true/false; got {value!r}.")
+    return flat

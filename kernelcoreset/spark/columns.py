@@ -1,0 +1,216 @@
+"""From a DataFrame's columns to the points of a batch: which columns, of what type, and which rows are bad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.ml.functions import vector_to_array
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, DataType, NumericType
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.errors import DataError, SettingError
+
+FEATURE, WEIGHT, ID = "__kc_feature", "__kc_weight", "__kc_id"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the points of a row are found. Plain data: it travels to the executors.
+
+    `features` are the user's names: several numeric columns, or one array or vector column.
+    """
+
+    features: tuple[str, ...]
+    is_array: bool
+    with_weights: bool
+    with_ids: bool
+
+    @property
+    def width(self) -> int:
+        """Number of columns that `selection` makes of the features."""
+        return 1 if self.is_array else len(self.features)
+
+
+def layout_of(
+    frame: DataFrame, features: str | Sequence[str], weight_col: str | None = None, id_col: str | None = None
+) -> Layout:
+    """Return the layout of the named columns, or say what is missing or of the wrong type."""
+    names = (features,) if isinstance(features, str) else tuple(features)
+    if not names:
+        raise SettingError("`features` must name at least one column; got none.")
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    wanted = [*names, *(name for name in (weight_col, id_col) if name is not None)]
+    missing = [name for name in wanted if name not in types]
+    if missing:
+        raise SettingError(f"Columns missing: {', '.join(missing)}. There are: {', '.join(types)}.")
+    is_array = len(names) == 1 and isinstance(types[names[0]], ArrayType | VectorUDT)
+    for name in names if not is_array else ():
+        _refuse_unless_numeric(name, types[name], "a number, or be the only feature as an array or vector of numbers")
+    if is_array and isinstance(types[names[0]], ArrayType):
+        _refuse_unless_numeric(f"{names[0]}'s elements", types[names[0]].elementType, "numbers")  # type: ignore[attr-defined]
+    if weight_col is not None:
+        _refuse_unless_numeric(weight_col, types[weight_col], "a number")
+    return Layout(names, is_array, weight_col is not None, id_col is not None)
+
+
+def selection(frame: DataFrame, layout: Layout, weight_col: str | None, id_col: str | None) -> list[Column]:
+    """Return the columns a task needs, under names of our own: features as float64, then weight, then id."""
+    if layout.is_array:
+        name = layout.features[0]
+        column = F.col(_quoted(name))
+        if isinstance(frame.schema[name].dataType, VectorUDT):
+            column = vector_to_array(column)
+        columns = [column.cast("array<double>").alias(FEATURE)]
+    else:
+        columns = [F.col(_quoted(name)).cast("double").alias(f"{FEATURE}{i}") for i, name in enumerate(layout.features)]
+    if weight_col is not None:
+        columns.append(F.col(_quoted(weight_col)).cast("double").alias(WEIGHT))
+    if id_col is not None:
+        columns.append(F.col(_quoted(id_col)).alias(ID))
+    return columns
+
+
+@dataclass
+class BadRows:
+    """Rows that cannot be used, counted by column."""
+
+    counts: dict[str, int]
+    rows: int = 0
+
+    def add(self, column: str, bad: NDArray[np.bool_]) -> None:
+        """Count the bad rows of one column."""
+        found = int(np.count_nonzero(bad))
+        if found:
+            self.counts[column] = self.counts.get(column, 0) + found
+
+
+class BatchReader:
+    """Turns Arrow batches into points, keeping the good rows and counting the bad ones.
+
+    The number of columns of an array feature is fixed by the first row that has one, unless it is given.
+    """
+
+    def __init__(self, layout: Layout, weight_name: str = "weight", dimension: int | None = None) -> None:
+        self.layout = layout
+        self.weight_name = weight_name
+        self.dimension = dimension if layout.is_array else len(layout.features)
+        self.bad = BadRows({})
+
+    def read(self, arrays: Sequence[pa.Array]) -> tuple[Floats, Floats | None, NDArray[np.bool_] | None]:
+        """Return columns (d, n), weights or None, and the mask of good rows (None where all are good).
+
+        Bad rows stay in place, with zeros for coordinates and weight, so that positions still match the batch.
+        """
+        layout, n = self.layout, len(arrays[0])
+        bad = np.zeros(n, dtype=bool)
+        columns = self._from_array(arrays[0], bad) if layout.is_array else self._from_columns(arrays, n, bad)
+        weights = None
+        if layout.with_weights:
+            weights = _to_floats(arrays[layout.width])
+            wrong = ~np.isfinite(weights) | (weights < 0)
+            if wrong.any():
+                self.bad.add(self.weight_name, wrong)
+                bad |= wrong
+        if not bad.any():
+            return columns, weights, None
+        self.bad.rows += int(bad.sum())
+        columns[:, bad] = 0.0
+        if weights is not None:
+            weights = np.where(bad, 0.0, weights)
+        return columns, weights, ~bad
+
+    def _from_columns(self, arrays: Sequence[pa.Array], n: int, bad: NDArray[np.bool_]) -> Floats:
+        columns = np.empty((self.layout.width, n))
+        for j, name in enumerate(self.layout.features):
+            columns[j] = _to_floats(arrays[j])
+            if not np.isfinite(columns[j].sum()):  # a finite sum has finite terms; the other way round look closer
+                wrong = ~np.isfinite(columns[j])
+                self.bad.add(name, wrong)
+                bad |= wrong
+        return columns
+
+    def _from_array(self, array: pa.Array, bad: NDArray[np.bool_]) -> Floats:
+        name = self.layout.features[0]
+        lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
+        missing = array.is_null().to_numpy(zero_copy_only=False)
+        if self.dimension is None:
+            present = lengths[~missing & (lengths > 0)]
+            self.dimension = int(present[0]) if len(present) else None
+        d = self.dimension or 1
+        wrong = missing | (lengths != d)
+        if not wrong.any():
+            rows = _to_floats(array.flatten()).reshape(len(array), d)
+        else:
+            rows = np.full((len(array), d), np.nan)
+            kept = array.filter(pa.array(~wrong)).flatten()
+            rows[~wrong] = _to_floats(kept).reshape(-1, d)
+        columns = np.ascontiguousarray(rows.T)
+        if not np.isfinite(columns.sum()):
+            wrong |= ~np.isfinite(columns).all(axis=0)
+        self.bad.add(name, wrong)
+        bad |= wrong
+        return columns
+
+
+def why_bad(frame: DataFrame, layout: Layout, weight_col: str | None) -> Column:
+    """Return a column that says why a row cannot be used, null where it can; the rules of `BatchReader`, in SQL."""
+    if layout.is_array:
+        name = layout.features[0]
+        column = F.col(_quoted(name))
+        if isinstance(frame.schema[name].dataType, VectorUDT):
+            column = vector_to_array(column)
+        bad = column.isNull() | F.exists(column.cast("array<double>"), _not_finite)
+        reasons = [F.when(bad, F.lit(f"{name}: null, NaN or infinite"))]
+    else:
+        reasons = [
+            F.when(_not_finite(F.col(_quoted(name)).cast("double")), F.lit(f"{name}: null, NaN or infinite"))
+            for name in layout.features
+        ]
+    if weight_col is not None:
+        weight = F.col(_quoted(weight_col)).cast("double")
+        reasons.append(
+            F.when(_not_finite(weight) | (weight < 0), F.lit(f"{weight_col}: null, NaN, infinite or negative"))
+        )
+    return F.coalesce(*reasons)
+
+
+def _not_finite(value: Column) -> Column:
+    return value.isNull() | F.isnan(value) | (F.abs(value) == F.lit(float("inf")))
+
+
+def describe_bad_rows(counts: dict[str, int], rows: int, total: int, where: str = "") -> str:
+    """Say which columns hold how many bad rows, and what to do about it."""
+    columns = ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items()))
+    return (
+        f"{rows:,} of {total:,} rows cannot be used (null, NaN, infinite, wrong length, or a negative weight){where}; "
+        f"by column: {columns}. Mend them, filter them out, or set bad_rows to 'drop' or 'quarantine'."
+    )
+
+
+def refuse_bad_rows(counts: dict[str, int], rows: int, total: int) -> None:
+    """Raise DataError where there are bad rows."""
+    if rows:
+        raise DataError(describe_bad_rows(counts, rows, total))
+
+
+def _to_floats(array: pa.Array) -> Floats:
+    """A numeric Arrow array as float64, nulls as NaN; no copy where there is nothing to change."""
+    if not pa.types.is_floating(array.type):
+        array = array.cast(pa.float64(), safe=False)
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _refuse_unless_numeric(name: str, kind: DataType, rule: str) -> None:
+    if not isinstance(kind, NumericType):
+        raise SettingError(f"Column {name} must be {rule}; it is {kind.simpleString()}. Cast or encode it first.")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Sets up .venv where needed, then execs spark-submit with conf/spark-defaults.conf.
+#
+#   ./spark-submit.sh jobs/run.py --config conf/demo.toml                       on this machine
+#   ./spark-submit.sh --master spark://host:7077 jobs/run.py --config FILE      on a cluster; also yarn, k8s://...
+#   ./spark-submit.sh --master yarn --deploy-mode cluster --ship-environment jobs/run.py --config FILE
+#
+# Every option of spark-submit goes before the job, and two more:
+#   --ship-environment   also ship numpy, numba, pyarrow and pandas, for executors that have only a bare Python. It must
+#                        be of the same version and platform as the one here.
+#   --print              print the command instead of running it; nothing is set up (also KERNELCORESET_DRY_RUN=1)
+#
+# The Python of the executors is PYSPARK_PYTHON, on a cluster python3 by default. SPARK_HOME, where set, names the Spark.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=environment.sh
+. "$root/environment.sh"
+
+master='local[*]' mode=client properties=$root/conf/spark-defaults.conf
+py_files='' archives='' files='' ship=no print=${KERNELCORESET_DRY_RUN:-}
+options=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --*=*) set -- "${1%%=*}" "${1#*=}" "${@:2}" && continue ;;
+    --print) print=1 && shift && continue ;;
+    --ship-environment) ship=yes && shift && continue ;;
+    --help | -h) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p;}' "$0" && exit ;;
+    --verbose | -v | --supervise | --version) options+=("$1") && shift && continue ;;
+    -*) [ $# -ge 2 ] || { echo "The option $1 needs a value; see ./spark-submit.sh --help" >&2 && exit 2; } ;;
+    *) break ;;
+  esac
+  case $1 in
+    --master) master=$2 ;;
+    --deploy-mode) mode=$2 ;;
+    --properties-file) properties=$2 ;;
+    --py-files) py_files=$2 ;;
+    --archives) archives=$2 ;;
+    --files) files=$2 ;;
+    *) options+=("$1" "$2") ;;
+  esac
+  shift 2
+done
+if [ $# -eq 0 ]; then
+  echo "Which job? Such as: ./spark-submit.sh jobs/run.py --config conf/demo.toml" >&2
+  exit 2
+fi
+case $master:$mode in
+  local*:cluster) echo "--deploy-mode cluster needs a cluster; the master is $master. Give --master yarn or k8s://..." >&2 && exit 2 ;;
+  spark:*:cluster) echo "A standalone cluster runs Python jobs in client mode only. Leave --deploy-mode out." >&2 && exit 2 ;;
+esac
+
+# Where the job finds its settings when the driver runs elsewhere: a shipped file lies in its working directory.
+application=("$@")
+if [ "$mode" = cluster ]; then
+  for i in "${!application[@]}"; do
+    case ${application[i]} in
+      --config=*) config=${application[i]#*=} && application[i]=--config=${config##*/} ;;
+      --config) config=${application[i + 1]} && application[i + 1]=${config##*/} ;;
+      *) continue ;;
+    esac
+    files=${files:+$files,}$config
+  done
+fi
+
+environment=()
+shipped=$root/.venv/shipped
+if [[ $master == local* ]]; then
+  environment+=("PYSPARK_PYTHON=${PYSPARK_PYTHON:-$root/.venv/bin/python}")
+else
+  py_files=$shipped/kernelcoreset.zip${py_files:+,$py_files}
+  environment+=("PYSPARK_PYTHON=${PYSPARK_PYTHON:-python3}")
+  [ "$mode" = client ] && environment+=("PYSPARK_DRIVER_PYTHON=$root/.venv/bin/python")
+  if [ $ship = yes ]; then
+    archives=$shipped/packages.tar.gz#packages${archives:+,$archives}
+    options+=(--conf spark.executorEnv.PYTHONPATH=packages)
+    case $master:$mode in
+      yarn:cluster) options+=(--conf spark.yarn.appMasterEnv.PYTHONPATH=packages) ;;
+      k8s:*:cluster) options+=(--conf spark.kubernetes.driverEnv.PYTHONPATH=packages) ;;
+    esac
+  fi
+fi
+# A bar and bare lines for a person, timestamps for a log file; the job itself only sees a pipe to spark-submit.
+if [ -t 2 ]; then
+  options+=(--conf spark.ui.showConsoleProgress=true)
+  environment+=(KERNELCORESET_TERMINAL=1)
+fi
+
+# The package, and the packages it needs, as archives that any cluster manager can ship.
+pack() {
+  mkdir -p "$shipped"
+  .venv/bin/python - "$shipped/kernelcoreset.zip" <<'PYTHON'
+import pathlib, sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as archive:
+    for path in sorted(pathlib.Path("kernelcoreset").rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            archive.write(path)
+PYTHON
+  if [ $ship = yes ] && ! [ "$shipped/packages.tar.gz" -nt pyproject.toml ]; then
+    echo "Packing the environment for the executors ..." >&2
+    rm -rf "$shipped/packages"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$shipped/packages" . 'pandas>=2.2,<3' ||
+      exit 4
+    rm -rf "$shipped/packages/kernelcoreset" # the zip brings the package as it is today
+    tar -czf "$shipped/packages.tar.gz" -C "$shipped/packages" .
+    rm -rf "$shipped/packages"
+  fi
+}
+
+if [ -z "$print" ]; then
+  here=$PWD
+  cd "$root"
+  prepare_environment spark
+  prepare_java
+  [[ $master == local* ]] || pack
+  cd "$here"
+elif ! has_java; then
+  JAVA_HOME=$root/.venv/java
+fi
+command=(env ${JAVA_HOME:+"JAVA_HOME=$JAVA_HOME"} "${environment[@]}" "$root/.venv/bin/spark-submit"
+  --master "$master" --deploy-mode "$mode" --properties-file "$properties"
+  ${py_files:+--py-files "$py_files"} ${archives:+--archives "$archives"} ${files:+--files "$files"}
+  ${options[@]+"${options[@]}"} "${application[@]}")
+if [ -n "$print" ]; then
+  printf '%q ' "${command[@]}" && echo
+else
+  exec "${command[@]}"
+fi

@@ -1,0 +1,179 @@
+"""spark-submit.sh: the exact command it would exec, for every kind of master, and one real run of what it sets up."""
+
+import os
+import shlex
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "spark-submit.sh"
+VENV = ROOT / ".venv"
+DEFAULTS = ["--properties-file", f"{ROOT}/conf/spark-defaults.conf"]
+ZIP = f"{VENV}/shipped/kernelcoreset.zip"
+PACKAGES = f"{VENV}/shipped/packages.tar.gz#packages"
+JOB = ["jobs/run.py", "--config", "conf/demo.toml"]
+
+
+def submit(*arguments, cwd=ROOT, **environment):
+    """Run the script; a Java is at hand unless JAVA_HOME says otherwise."""
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "JAVA_", "SPARK_"))
+    }
+    return subprocess.run(
+        [str(SCRIPT), *arguments], cwd=cwd, env={**inherited, **environment}, capture_output=True, text=True
+    )
+
+
+def printed(*arguments, java, **environment):
+    """The environment and the arguments of the command that `--print` shows."""
+    done = submit("--print", *arguments, JAVA_HOME=str(java), **environment)
+    assert done.returncode == 0, done.stderr
+    words = shlex.split(done.stdout)
+    start = words.index(f"{VENV}/bin/spark-submit")
+    assert words[0] == "env"
+    return dict(word.split("=", 1) for word in words[1:start]), words[start + 1 :]
+
+
+def fake_java(folder, version):
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+@pytest.fixture
+def java(tmp_path):
+    return fake_java(tmp_path / "java-17", "17.0.15")
+
+
+def test_local_is_the_default(java):
+    environment, words = printed(*JOB, java=java)
+    assert words == ["--master", "local[*]", "--deploy-mode", "client", *DEFAULTS, *JOB]
+    assert environment == {"JAVA_HOME": str(java), "PYSPARK_PYTHON": f"{VENV}/bin/python"}
+
+
+def test_a_standalone_cluster_gets_the_package(java):
+    environment, words = printed("--master", "spark://host:7077", *JOB, java=java)
+    assert words == ["--master", "spark://host:7077", "--deploy-mode", "client", *DEFAULTS, "--py-files", ZIP, *JOB]
+    assert environment["PYSPARK_PYTHON"] == "python3"
+    assert environment["PYSPARK_DRIVER_PYTHON"] == f"{VENV}/bin/python"
+
+
+def test_yarn_in_client_mode_with_its_environment(java):
+    environment, words = printed("--master", "yarn", "--ship-environment", *JOB, java=java)
+    assert words == [
+        *("--master", "yarn", "--deploy-mode", "client", *DEFAULTS, "--py-files", ZIP, "--archives", PACKAGES),
+        *("--conf", "spark.executorEnv.PYTHONPATH=packages", *JOB),
+    ]
+    assert environment["PYSPARK_DRIVER_PYTHON"] == f"{VENV}/bin/python"
+
+
+def test_yarn_in_cluster_mode_ships_the_settings_too(java):
+    environment, words = printed(
+        "--master", "yarn", "--deploy-mode", "cluster", "--ship-environment", *JOB, "--set", "coreset.k=8", java=java
+    )
+    assert words == [
+        *("--master", "yarn", "--deploy-mode", "cluster", *DEFAULTS, "--py-files", ZIP, "--archives", PACKAGES),
+        *("--files", "conf/demo.toml", "--conf", "spark.executorEnv.PYTHONPATH=packages"),
+        *("--conf", "spark.yarn.appMasterEnv.PYTHONPATH=packages"),
+        *("jobs/run.py", "--config", "demo.toml", "--set", "coreset.k=8"),
+    ]
+    assert "PYSPARK_DRIVER_PYTHON" not in environment
+
+
+def test_kubernetes_in_cluster_mode(java):
+    master = "k8s://https://host:6443"
+    _, words = printed(
+        *("--master", master, "--deploy-mode=cluster", "--ship-environment", "--conf", "spark.executor.instances=4"),
+        *("jobs/run.py", "--config=conf/demo.toml"),
+        java=java,
+    )
+    assert words == [
+        *("--master", master, "--deploy-mode", "cluster", *DEFAULTS, "--py-files", ZIP, "--archives", PACKAGES),
+        *("--files", "conf/demo.toml", "--conf", "spark.executor.instances=4"),
+        *(
+            "--conf",
+            "spark.executorEnv.PYTHONPATH=packages",
+            "--conf",
+            "spark.kubernetes.driverEnv.PYTHONPATH=packages",
+        ),
+        *("jobs/run.py", "--config=demo.toml"),
+    ]
+
+
+def test_what_the_user_ships_goes_along(java):
+    environment, words = printed(
+        *("--master", "yarn", "--deploy-mode", "cluster", "--ship-environment"),
+        *("--py-files", "kernels.py", "--archives", "a.zip#a", "--files", "f.txt", "--name", "two words", "--verbose"),
+        *("--properties-file", "own.conf", *JOB),
+        java=java,
+        PYSPARK_PYTHON="/opt/python3.12",
+    )
+    value = {word: words[i + 1] for i, word in enumerate(words[:-1]) if word.startswith("--")}
+    assert value["--py-files"] == f"{ZIP},kernels.py"
+    assert value["--archives"] == f"{PACKAGES},a.zip#a"
+    assert value["--files"] == "f.txt,conf/demo.toml"
+    assert value["--name"] == "two words"
+    assert value["--properties-file"] == "own.conf"
+    assert words.count("--properties-file") == 1
+    assert "--verbose" in words
+    assert environment["PYSPARK_PYTHON"] == "/opt/python3.12"
+
+
+def test_arguments_of_the_job_are_left_alone(java):
+    own = ["jobs/run.py", "--config", "a b.toml", "--set", "input.where=name = 'O''Hara' AND x > $HOME", "--dry-run"]
+    assert printed("--conf=spark.a=b=c", *own, java=java)[1][-len(own) - 2 :] == ["--conf", "spark.a=b=c", *own]
+
+
+def test_the_environment_variable_prints_too(java):
+    done = submit(*JOB, JAVA_HOME=str(java), KERNELCORESET_DRY_RUN="1")
+    assert shlex.split(done.stdout)[-3:] == JOB
+
+
+@pytest.mark.parametrize("version", ["1.8.0_412", "11.0.22", None])
+def test_a_java_that_is_missing_or_too_old_is_replaced(version, tmp_path):
+    home = tmp_path / "none" if version is None else fake_java(tmp_path / "java", version)
+    assert printed(*JOB, java=home)[0]["JAVA_HOME"] == f"{VENV}/java"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Which job?"),
+        (["--master", "yarn"], "Which job?"),
+        (["--master"], "The option --master needs a value"),
+        (["--deploy-mode", "cluster", *JOB], "needs a cluster; the master is local"),
+        (["--master", "spark://h:1", "--deploy-mode", "cluster", *JOB], "runs Python jobs in client mode only"),
+    ],
+)
+def test_what_cannot_work_is_refused(arguments, message, java):
+    done = submit("--print", *arguments, JAVA_HOME=str(java))
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_help_shows_how_to_start():
+    done = submit("--help")
+    assert done.returncode == 0
+    assert "./spark-submit.sh jobs/run.py --config conf/demo.toml" in done.stdout
+    assert "--ship-environment" in done.stdout
+    assert "set -euo" not in done.stdout
+
+
+def test_a_print_changes_nothing_and_works_from_anywhere(java, tmp_path):
+    before = sorted(path.name for path in VENV.iterdir())
+    done = submit("--print", "--master", "yarn", "--ship-environment", *JOB, cwd=tmp_path, JAVA_HOME=str(java))
+    assert ZIP in shlex.split(done.stdout)
+    assert sorted(path.name for path in VENV.iterdir()) == before
+
+
+def test_bad_settings_come_back_as_exit_code_2_through_spark_submit():
+    """The one real start of spark-submit here: a launcher and a Python, no session. It turns all output into stdout."""
+    java_home = {"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}
+    done = submit("--master", "local[1]", *JOB, "--set", "coreset.kk=1", **java_home)
+    assert done.returncode == 2, done.stderr
+    assert "Unknown key `coreset.kk`" in done.stdout
