@@ -1,8 +1,13 @@
 """Kernel clustering of data of any size, through coresets."""
 
+from typing import TYPE_CHECKING, Any
+
 from kernelcoreset.build import build_coreset, merge_coresets
+from kernelcoreset.centers import Centers, Labels
+from kernelcoreset.choosing import ChoiceOfK, choose_k, choose_sigma
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import DataError, FormatError, KernelCoresetError, KernelError, SettingError
+from kernelcoreset.exact import solve_exact
 from kernelcoreset.kernels import (
     Cosine,
     Exponential,
@@ -14,12 +19,19 @@ from kernelcoreset.kernels import (
     Polynomial,
     UserKernel,
 )
+from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.quality import center_set_costs, draw_center_sets, empirical_error
+from kernelcoreset.solve import Solution, solve
 from kernelcoreset.tree import CoresetTree
+
+if TYPE_CHECKING:
+    from kernelcoreset.estimator import KernelKMeans
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Centers",
+    "ChoiceOfK",
     "Coreset",
     "CoresetTree",
     "Cosine",
@@ -30,15 +42,32 @@ __all__ = [
     "Kernel",
     "KernelCoresetError",
     "KernelError",
+    "KernelKMeans",
+    "KernelKMeansModel",
+    "Labels",
     "Laplacian",
     "Linear",
     "Matern",
     "Polynomial",
     "SettingError",
+    "Solution",
     "UserKernel",
     "build_coreset",
     "center_set_costs",
+    "choose_k",
+    "choose_sigma",
     "draw_center_sets",
     "empirical_error",
     "merge_coresets",
+    "solve",
+    "solve_exact",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the scikit-learn face only when it is asked for: scikit-learn is an extra."""
+    if name == "KernelKMeans":
+        from kernelcoreset.estimator import KernelKMeans
+
+        return KernelKMeans
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

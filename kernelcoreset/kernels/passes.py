@@ -18,6 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from kernelcoreset.kernels.center_tiles import (
+    Bounds,
+    add_combination,
+    add_scaled,
+    certify,
+    finish_center_distances,
+    subtract_projection,
+    two_nearest,
+)
 from kernelcoreset.kernels.tiles import (
     TILE,
     USER,
@@ -31,6 +40,8 @@ from kernelcoreset.kernels.tiles import (
     leaf_values,
     weighted_sum,
 )
+
+GROUP = 16  # landmarks evaluated before their values are used: they stay in the second-level cache
 
 
 class Program(NamedTuple):
@@ -54,6 +65,34 @@ class Rows(NamedTuple):
 
     points: Floats
     diagonals: Floats
+
+
+class Combinations(NamedTuple):
+    """Centers as sums of kernel functions: point j adds factors[e] K(x, points[j]) to center which[e], e in its run."""
+
+    points: Floats
+    starts: Ints
+    which: Ints
+    factors: Floats
+
+
+class Landmarks(NamedTuple):
+    """Centers as dense sums over a few points, and how far they may be off."""
+
+    # `basis` is lower triangular: row t makes an orthonormal vector of the first t + 1 landmarks.
+
+    points: Floats
+    factors: Floats
+    basis: Floats
+    bounds: Bounds
+
+
+class Nearest(NamedTuple):
+    """What a labelling pass fills in for every point: center, c.c - 2 <x, c> of the nearest and of the second."""
+
+    labels: Ints
+    first: Floats
+    second: Floats
 
 
 @compiled()
@@ -145,11 +184,13 @@ def update_nearest(
     weights: Floats,
     best: Floats,
     nearest: Ints,
+    onward: Floats,
     tile_costs: Floats,
 ) -> None:
     """Measure all points against more pivots: keep min distance^z, which pivot, and each tile's weighted cost.
 
-    Pivot r of this call is known as `first + r`. A tile sees all pivots while it is in the cache.
+    Pivot r of this call is known as `first + r`. A tile sees all pivots while it is in the cache. `onward` is
+    distance^z to the pivot that comes after the nearest one, kept for those who want to order a cell by it.
     """
     stack = np.empty((program.stack_rows, TILE))
     n = cloud.columns.shape[1]
@@ -157,7 +198,7 @@ def update_nearest(
         high = min(low + TILE, n)
         for r in range(pivots.points.shape[0]):
             distances(program, cloud, low, high, pivots, r, z, stack)
-            keep_nearest(stack[0], high - low, first + r, best[low:high], nearest[low:high])
+            keep_nearest(stack[0], high - low, first + r, best[low:high], nearest[low:high], onward[low:high])
         tile_costs[low // TILE] = weighted_sum(best[low:high], weights[low:high], high - low)
 
 
@@ -182,7 +223,105 @@ def center_set_costs(
             out[s] += weighted_sum(best, weights[low:high], m)
 
 
-_CALLS_USER_VALUE = (values, diagonal, distances, block, update_nearest, center_set_costs)
+@compiled()
+def center_products(
+    program: Program, columns: Floats, low: int, high: int, centers: Combinations, stack: Floats, products: Floats
+) -> None:
+    """products[c, i] = <x_i, center c> for points low..high: one kernel value a point and coreset point."""
+    m = high - low
+    products[:, :m] = 0.0
+    for j in range(centers.points.shape[0]):
+        values(program, columns, low, high, centers.points[j], stack)
+        for e in range(centers.starts[j], centers.starts[j + 1]):
+            add_scaled(stack[0], m, centers.factors[e], products[centers.which[e]])
+
+
+@compiled()
+def center_distances(program: Program, cloud: Cloud, centers: Combinations, squared_norms: Floats, out: Floats) -> None:
+    """out[c, i] = distance of x_i to center c."""
+    k, n = out.shape
+    stack = np.empty((program.stack_rows, TILE))
+    products = np.empty((k, TILE))
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        center_products(program, cloud.columns, low, high, centers, stack, products)
+        for c in range(k):
+            out[c, low:high] = squared_norms[c] - 2.0 * products[c, : high - low]
+            finish_center_distances(cloud.diagonals[low:high], high - low, out[c, low:high])
+
+
+@compiled()
+def label_directly(
+    program: Program, columns: Floats, centers: Combinations, squared_norms: Floats, out: Nearest
+) -> None:
+    """The nearest and the second nearest center of every point, from all coreset points."""
+    n = columns.shape[1]
+    stack = np.empty((program.stack_rows, TILE))
+    products = np.empty((len(squared_norms), TILE))
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        center_products(program, columns, low, high, centers, stack, products)
+        two_nearest(
+            products, squared_norms, high - low, out.labels[low:high], out.first[low:high], out.second[low:high]
+        )
+
+
+@compiled()
+def label_by_landmarks(
+    program: Program,
+    cloud: Cloud,
+    landmarks: Landmarks,
+    squared_norms: Floats,
+    accuracy: float,
+    scale: float,
+    out: Nearest,
+    sure: Any,
+) -> float:
+    """As `label_directly`, from the landmarks alone; sure[i] where that is proved right. The largest error let through.
+
+    The landmarks of `basis` come first: an orthonormal basis of their span gives the part of phi(x) outside it.
+    """
+    n = cloud.columns.shape[1]
+    k, count = landmarks.factors.shape
+    # A kernel's stack grows upwards from where its value is to stand, over rows that are filled later.
+    tiles = np.empty((min(GROUP, count) + program.stack_rows, TILE))
+    products = np.empty((k, TILE))
+    residual = np.empty(TILE)
+    worst = 0.0
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        m = high - low
+        products[:, :m] = 0.0
+        for start in range(0, count, GROUP):
+            group = min(GROUP, count - start)
+            for t in range(group):
+                values(program, cloud.columns, low, high, landmarks.points[start + t], tiles[t:])
+            for c in range(k):
+                add_combination(tiles, group, m, landmarks.factors[c, start:], products[c])
+            if start == 0:
+                residual[:m] = cloud.diagonals[low:high]
+                subtract_projection(tiles, landmarks.basis, m, tiles[-1], residual)
+        first, second = out.first[low:high], out.second[low:high]
+        two_nearest(products, squared_norms, m, out.labels[low:high], first, second)
+        error = certify(
+            cloud.diagonals[low:high], residual, first, second, m, landmarks.bounds, accuracy, scale, sure[low:high]
+        )
+        worst = max(worst, error)
+    return worst
+
+
+_CALLS_USER_VALUE = (
+    values,
+    diagonal,
+    distances,
+    block,
+    update_nearest,
+    center_set_costs,
+    center_products,
+    center_distances,
+    label_directly,
+    label_by_landmarks,
+)
 
 
 @lru_cache(maxsize=32)

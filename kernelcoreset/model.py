@@ -1,0 +1,261 @@
+"""What a fit leaves behind: centers that label any point, the coreset they came from, and a folder to keep both in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike, NDArray
+
+from kernelcoreset.centers import Centers, Labels
+from kernelcoreset.checks import Floats, check_count, check_points, check_weights
+from kernelcoreset.coreset import Coreset
+from kernelcoreset.errors import FormatError
+from kernelcoreset.kernels.base import Kernel
+from kernelcoreset.solve import Solution, solve
+
+_FORMAT_VERSION = 1
+_ABOUT, _CORESET = "model.json", "coreset.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class KernelKMeansModel:
+    """A fitted kernel clustering: k centers in the feature space, each a combination of coreset points. Immutable.
+
+    Parameters
+    ----------
+    coreset : Coreset
+        What the centers were found on.
+    kernel : Kernel
+    solution : Solution
+        Labels and coefficients on the coreset, cost, iterations.
+    z : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcoreset import Gaussian, KernelKMeansModel, build_coreset
+    >>> points = np.random.default_rng(0).normal(size=(2_000, 2)) + np.repeat([[0.0], [9.0]], 1_000, axis=0)
+    >>> kernel = Gaussian(sigma=3.0)
+    >>> coreset = build_coreset(points, k=2, kernel=kernel, size=100, seed=0)
+    >>> model = KernelKMeansModel.fit_coreset(coreset, k=2, kernel=kernel, seed=0)
+    >>> sorted(np.bincount(model.predict(points)).tolist())
+    [1000, 1000]
+    """
+
+    coreset: Coreset
+    kernel: Kernel
+    solution: Solution
+    z: float = 2.0
+
+    @staticmethod
+    def fit_coreset(
+        coreset: Coreset,
+        k: int,
+        kernel: Kernel,
+        *,
+        z: float = 2.0,
+        n_init: int = 10,
+        max_iter: int = 300,
+        seed: int = 0,
+        start: ArrayLike | None = None,
+    ) -> KernelKMeansModel:
+        """Return the model of the best solution that `solve` finds on a coreset; parameters as there.
+
+        Clusters are numbered by falling weight, so that the same clusters have the same numbers whatever the order of
+        the points; with `start` they keep the numbers they had.
+        """
+        solution = solve(coreset, k, kernel, z=z, n_init=n_init, max_iter=max_iter, seed=seed, start=start)
+        if start is None:
+            solution = _numbered_by_weight(solution, coreset)
+        return KernelKMeansModel(coreset, kernel, solution, float(z))
+
+    @cached_property
+    def centers(self) -> Centers:
+        """The k centers, ready to label points."""
+        return Centers(self.coreset.points, self.solution.coefficients, self.kernel)
+
+    @property
+    def k(self) -> int:
+        """Number of clusters."""
+        return len(self.solution.coefficients)
+
+    @property
+    def cluster_sizes(self) -> NDArray[np.int64]:
+        """Number of coreset points of each cluster, shape (k,)."""
+        return np.bincount(self.solution.labels, minlength=self.k)
+
+    @property
+    def cluster_weights(self) -> Floats:
+        """Weight of each cluster in the data as the coreset estimates it, shape (k,)."""
+        return np.bincount(self.solution.labels, self.coreset.weights, minlength=self.k).astype(np.float64)
+
+    def predict(self, points: ArrayLike) -> NDArray[np.int32]:
+        """Return the cluster of every point, shape (n,)."""
+        return self.centers.label(points).labels
+
+    def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
+        """Return cluster, distance and, if asked, margin to the second center of every point."""
+        return self.centers.label(points, margins=margins)
+
+    def distances(self, points: ArrayLike) -> Floats:
+        """Return the feature distance of every point to every center, shape (n, k)."""
+        return self.centers.distances(points)
+
+    def cost(self, points: ArrayLike, weights: ArrayLike | None = None) -> float:
+        """Return sum_x w_x min_c dist(x, c)^z over the given points."""
+        points = check_points(points)
+        weights = check_weights(weights, len(points))
+        return float(weights @ self.centers.label(points).distances ** self.z)
+
+    def representatives(self, count: int = 1) -> list[NDArray[Any]]:
+        """Return, for each cluster, its coreset points nearest to the center, nearest first.
+
+        Parameters
+        ----------
+        count : int
+            Points wanted of each cluster; a small cluster may have fewer.
+
+        Returns
+        -------
+        list of k arrays
+            Ids of the original rows where the coreset has ids, positions in the coreset otherwise.
+        """
+        count = check_count("count", count)
+        own = self.distances(self.coreset.points)[np.arange(len(self.coreset)), self.solution.labels]
+        names = np.arange(len(self.coreset)) if self.coreset.ids is None else self.coreset.ids
+        found = []
+        for cluster in range(self.k):
+            members = np.flatnonzero(self.solution.labels == cluster)
+            found.append(names[members[np.argsort(own[members], kind="stable")[:count]]])
+        return found
+
+    def refit(self, k: int | None = None, **options: Any) -> KernelKMeansModel:
+        """Return a model for another k, at most the coreset's, from the kept coreset alone; options as in `solve`."""
+        return KernelKMeansModel.fit_coreset(
+            self.coreset, self.k if k is None else k, self.kernel, **{"z": self.z, **options}
+        )
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the model as a folder: model.json and coreset.parquet, nothing pickled.
+
+        The folder appears whole or not at all. A folder that is there already is kept unless `overwrite`.
+
+        Parameters
+        ----------
+        path : path-like
+        overwrite : bool
+        """
+        target = Path(path)
+        if target.exists() and not overwrite:
+            raise FileExistsError(f"{target} is there already. Pass overwrite=True, or choose another path.")
+        if target.exists() and not (target / _ABOUT).is_file():
+            raise FileExistsError(f"{target} is there and is not a model; it is left alone. Choose another path.")
+        fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        fresh.mkdir(parents=True)
+        try:
+            for name, content in self.to_files().items():
+                (fresh / name).write_bytes(content)
+            if target.exists():
+                old = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+                target.rename(old)
+                fresh.rename(target)
+                shutil.rmtree(old)
+            else:
+                fresh.rename(target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)  # gone already unless something failed
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> KernelKMeansModel:
+        """Return the model that `save` wrote, or raise FormatError saying what is wrong with the folder."""
+        folder = Path(path)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"There is no model folder at {folder}.")
+        missing = [name for name in (_ABOUT, _CORESET) if not (folder / name).is_file()]
+        if missing:
+            raise FormatError(f"{folder} is not a whole model: {' and '.join(missing)} missing. Save it again.")
+        return KernelKMeansModel.from_files({name: (folder / name).read_bytes() for name in (_ABOUT, _CORESET)})
+
+    def to_files(self) -> dict[str, bytes]:
+        """Return the model as two files by name, for storage that is not a local folder."""
+        solution = self.solution
+        own = solution.coefficients[solution.labels, np.arange(len(self.coreset))]
+        table = self.coreset.to_arrow()
+        table = table.append_column("cluster", pa.array(solution.labels, pa.int32()))
+        table = table.append_column("coefficient", pa.array(own, pa.float64()))
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        parquet = sink.getvalue().to_pybytes()
+        about = {
+            "format": _FORMAT_VERSION,
+            "k": self.k,
+            "z": self.z,
+            "kernel": self.kernel.to_dict(),
+            "cost": solution.cost,
+            "n_iter": solution.n_iter,
+            "converged": solution.converged,
+            "sha256": hashlib.sha256(parquet).hexdigest(),
+        }
+        about["checksum"] = _checksum(about)
+        return {_ABOUT: (json.dumps(about, indent=2) + "\n").encode(), _CORESET: parquet}
+
+    @staticmethod
+    def from_files(files: Mapping[str, bytes]) -> KernelKMeansModel:
+        """Return the model that `to_files` gave, or raise FormatError."""
+        about = _read_about(files[_ABOUT])
+        parquet = files[_CORESET]
+        if hashlib.sha256(parquet).hexdigest() != about["sha256"]:
+            raise FormatError(f"{_CORESET} of the model is damaged or truncated: its checksum is wrong. Save it again.")
+        table = pq.read_table(pa.BufferReader(parquet))
+        coreset = Coreset.from_arrow(table)
+        labels = table["cluster"].to_numpy().astype(np.int32)
+        coefficients = np.zeros((about["k"], len(coreset)))
+        coefficients[labels, np.arange(len(coreset))] = table["coefficient"].to_numpy()
+        solution = Solution(labels, coefficients, about["cost"], about["n_iter"], about["converged"])
+        return KernelKMeansModel(coreset, Kernel.from_dict(about["kernel"]), solution, about["z"])
+
+
+def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:
+    """The same solution with its clusters in the order of falling weight, equal ones by their mean point."""
+    k = len(solution.coefficients)
+    weights = np.bincount(solution.labels, coreset.weights, minlength=k)
+    means = solution.coefficients @ coreset.points
+    # Rounded, so that the same clusters summed in another order are not told apart by the last bit.
+    keys = [np.round(column, 9) for column in means.T[::-1]]
+    order = np.lexsort((*keys, -np.round(weights / weights.sum(), 9)))
+    place = np.empty(k, dtype=np.int32)
+    place[order] = np.arange(k, dtype=np.int32)
+    return replace(solution, labels=place[solution.labels], coefficients=solution.coefficients[order])
+
+
+def _read_about(content: bytes) -> dict[str, Any]:
+    """The checked content of model.json."""
+    try:
+        about = json.loads(content)
+        version = about["format"]
+    except (ValueError, KeyError, TypeError):
+        raise FormatError(f"{_ABOUT} of the model is damaged: it is not what was saved. Save it again.") from None
+    if not isinstance(version, int) or version > _FORMAT_VERSION:
+        raise FormatError(
+            f"The model has format {version}; this version reads up to {_FORMAT_VERSION}. Upgrade kernelcoreset."
+        )
+    if about.pop("checksum", None) != _checksum(about):
+        raise FormatError(f"{_ABOUT} of the model is damaged: its checksum is wrong. Save the model again.")
+    return dict(about)
+
+
+def _checksum(about: Mapping[str, Any]) -> str:
+    """A checksum of model.json's content, whatever its white space."""
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,29 @@
+"""Slow, obvious twins of labelling: the whole Gram matrix, plain numpy, no loop that could be clever."""
+
+import numpy as np
+
+
+def squared_center_norms(gram, coefficients):
+    """c.c of every center, from the Gram matrix (s, s) of the coreset."""
+    return np.array([a @ gram @ a for a in coefficients])
+
+
+def scores(cross, gram, coefficients):
+    """c.c - 2 <x, c> of shape (n, k), from kernel values (n, s) between points and coreset points."""
+    return squared_center_norms(gram, coefficients) - 2.0 * cross @ coefficients.T
+
+
+def distances(cross, diagonal, gram, coefficients):
+    """Distance of every point to every center, shape (n, k)."""
+    return np.sqrt(np.maximum(diagonal[:, None] + scores(cross, gram, coefficients), 0.0))
+
+
+def labels(cross, gram, coefficients):
+    """The nearest center of every point."""
+    return scores(cross, gram, coefficients).argmin(axis=1)
+
+
+def same_labels_but_for_ties(found, all_scores, noise):
+    """Whether every label found is a minimum of its scores, up to rounding of size `noise`, shape (n,)."""
+    chosen = all_scores[np.arange(len(found)), found]
+    return bool((chosen <= all_scores.min(axis=1) + noise).all())

@@ -1,0 +1,69 @@
+"""Slow, obvious twins of the solvers in plain numpy: brute force, Lloyd, and the objective for any z."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+
+def squared_to_centers(gram, coefficients):
+    """d2(x, c) = K(x, x) - 2 sum_j a_j K(x, x_j) + sum_ij a_i a_j K(x_i, x_j), shape (k, s)."""
+    own = np.array([a @ gram @ a for a in coefficients])
+    return np.maximum(np.diag(gram)[None, :] - 2.0 * coefficients @ gram + own[:, None], 0.0)
+
+
+def cost_of_centers(gram, weights, coefficients, z):
+    return float(weights @ squared_to_centers(gram, coefficients).min(axis=0) ** (0.5 * z))
+
+
+def partition_cost(gram, weights, labels):
+    """Sum over clusters of w_x |phi(x) - mean|^2, the mean written out."""
+    cost = 0.0
+    for c in np.unique(labels):
+        a = np.where(labels == c, weights, 0.0)
+        a = a / a.sum()
+        cost += float(weights[labels == c] @ squared_to_centers(gram, a[None, :])[0, labels == c])
+    return cost
+
+
+def partitions(s, k):
+    """Labels of every partition of s points into exactly k clusters, each once."""
+    for labels in itertools.product(range(k), repeat=s - 1):
+        labels = (0, *labels)
+        first = [labels.index(c) for c in range(k) if c in labels]
+        if len(first) == k and first == sorted(first):
+            yield np.array(labels)
+
+
+def brute_force(gram, weights, k):
+    """The least cost of any partition, z = 2."""
+    return min(partition_cost(gram, weights, labels) for labels in partitions(len(weights), k))
+
+
+def lloyd(gram, weights, labels, k):
+    """Plain weighted kernel Lloyd from the given labels; labels and cost after every step."""
+    costs = [partition_cost(gram, weights, labels)]
+    while True:
+        a = np.array([np.where(labels == c, weights, 0.0) for c in range(k)])
+        a = a / a.sum(axis=1, keepdims=True)
+        fresh = squared_to_centers(gram, a).argmin(axis=0)
+        if len(np.unique(fresh)) < k or (fresh == labels).all():
+            return labels, costs
+        labels = fresh
+        costs.append(partition_cost(gram, weights, labels))
+
+
+def best_center_cost(points, weights, z):
+    """Least sum of w |x - y|^z over y in the plane of the points, by ever finer grids (linear kernel only)."""
+    low, high = points.min(axis=0), points.max(axis=0)
+    middle, width = (low + high) / 2, (high - low).max() / 2 + 1e-9
+    steps = np.linspace(-1.0, 1.0, 21)
+    offsets = np.array(list(itertools.product(steps, repeat=points.shape[1])))
+    least = np.inf
+    for _ in range(40):
+        tries = np.vstack([middle + width * offsets, points])
+        costs = (np.linalg.norm(tries[:, None, :] - points[None, :, :], axis=2) ** z) @ weights
+        best = int(costs.argmin())
+        least, middle, width = min(least, float(costs[best])), tries[best], width / 2
+    return least

@@ -1,0 +1,205 @@
+"""Centers: their distances against the naive twin, how labelling chooses its way, and what it refuses."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from kernelcoreset import DataError, Gaussian, KernelError, Linear, Polynomial, SettingError, UserKernel
+from kernelcoreset import centers as centers_module
+from kernelcoreset.centers import ACCURACY, Centers
+from kernelcoreset.compression import cheapest, kernel_noise, pick_landmarks
+from tests import naive_centers
+from tests.cases import KERNELS, read_only, some_points, spaced_out
+from tests.user_kernels import ill, rational
+
+
+def k_means_like(points, k, kernel=None, seed=0):
+    """Coefficients of k cluster means: points go to the nearest of k random ones, with random weights."""
+    generator = np.random.default_rng(seed)
+    pivots = points[generator.choice(len(points), size=k, replace=False)]
+    near = ((points[:, None] - pivots) ** 2).sum(axis=2).argmin(axis=1)
+    weights = generator.uniform(0.5, 1.5, size=len(points))
+    coefficients = np.where(near == np.arange(k)[:, None], weights, 0.0)
+    return coefficients / coefficients.sum(axis=1, keepdims=True)
+
+
+def centers_of(kernel, s=300, d=2, k=4):
+    points = some_points(s, d)
+    return Centers(points, k_means_like(points, k), kernel)
+
+
+def test_distances_and_norms_equal_the_naive_twin(kernel):
+    centers = centers_of(kernel, s=80)
+    points = some_points(1500, 2, seed=1)
+    gram = kernel.block(centers.points, centers.points)
+    naive = naive_centers.distances(
+        kernel.block(points, centers.points), kernel.diagonal(points), gram, centers.coefficients
+    )
+    noise = 1e-6 * np.sqrt(kernel.diagonal(points).max())  # a square root makes 1e-12 of cancellation 1e-6
+    np.testing.assert_allclose(centers.distances(points), naive, rtol=1e-9, atol=noise)
+    np.testing.assert_allclose(
+        centers.squared_norms, naive_centers.squared_center_norms(gram, centers.coefficients), rtol=1e-10
+    )
+
+
+def test_labels_by_hand():
+    centers = Centers([[0.0], [2.0], [10.0]], [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], Linear())
+    found = centers.label([[1.0], [5.5], [7.0]], margins=True)
+    assert found.labels.tolist() == [0, 0, 1]  # 5.5 is as far from 1 as from 10: the lowest index wins
+    assert found.labels.dtype == np.int32
+    np.testing.assert_allclose(found.distances, [0.0, 4.5, 3.0], atol=1e-7)
+    np.testing.assert_allclose(found.margins, [9.0, 0.0, 3.0], atol=1e-7)
+
+
+def test_one_center_has_no_second():
+    found = Centers([[0.0], [2.0]], [[0.5, 0.5]], Linear()).label([[1.0], [4.0]], margins=True)
+    assert found.labels.tolist() == [0, 0]
+    assert np.isinf(found.margins).all()
+
+
+def test_margins_only_on_request():
+    assert centers_of(Linear()).label([[0.0, 0.0]]).margins is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "share"), [(Gaussian(sigma=5.0), 0.99), (Polynomial(degree=4), 0.99), (Linear(), 0.99)], ids=repr
+)
+def test_a_smooth_kernel_is_labelled_by_landmarks(kernel, share):
+    found = centers_of(kernel).label(some_points(3000, 2, seed=1))
+    assert found.certified >= share
+
+
+def test_a_sharp_kernel_is_evaluated_directly():
+    # With sigma far below the spacing of the points every feature vector is nearly orthogonal to all others.
+    found = centers_of(Gaussian(sigma=1e-3)).label(some_points(3000, 2, seed=1))
+    assert found.certified == 0.0
+    assert found.distance_error == 0.0
+
+
+def test_a_function_that_is_no_kernel_gets_no_landmarks():
+    sparse = centers_of(Linear())._sparse
+    assert list(pick_landmarks(UserKernel(ill), sparse)) == []
+    assert list(pick_landmarks(Linear(), sparse)) != []
+
+
+def test_polynomial_in_the_plane_needs_its_rank():
+    levels = centers_of(Polynomial(degree=4))._levels(ACCURACY)
+    assert [len(level.points) for level in levels] == [5]
+
+
+def test_exact_distances_are_the_direct_ones():
+    centers = centers_of(Gaussian(sigma=5.0))
+    points = some_points(3000, 2, seed=1)
+    found = centers.label(points, exact_distances=True)
+    assert (found.certified, found.distance_error) == (0.0, 0.0)
+    np.testing.assert_array_equal(found.distances, centers.distances(points).min(axis=1))
+
+
+def test_predict_gives_the_labels_of_label(kernel):
+    centers = centers_of(kernel, s=120)
+    points = some_points(2000, 2, seed=1)
+    np.testing.assert_array_equal(centers.predict(points), centers.label(points, exact_distances=True).labels)
+
+
+def test_what_is_around_a_point_does_not_matter(monkeypatch):
+    centers = centers_of(Gaussian(sigma=3.0))
+    points = some_points(5000, 2, seed=1)
+    whole = centers.label(points, margins=True)
+    monkeypatch.setattr(centers_module, "_CHUNK", 700)
+    columns = np.ascontiguousarray(points.T)
+    for other in (centers.label(points, margins=True), centers._label_columns(columns, margins=True)):
+        np.testing.assert_array_equal(other.labels, whole.labels)
+        np.testing.assert_allclose(other.distances, whole.distances, rtol=1e-12)
+        np.testing.assert_allclose(other.margins, whole.margins, rtol=1e-9)
+        assert (other.certified, other.distance_error) == (whole.certified, pytest.approx(whole.distance_error))
+
+
+def test_no_columns_no_labels():
+    found = centers_of(Linear())._label_columns(np.empty((2, 0)), margins=True)
+    assert (len(found.labels), len(found.distances), len(found.margins), found.certified) == (0, 0, 0, 0.0)
+
+
+@pytest.mark.parametrize("change", [read_only, spaced_out, np.asfortranarray, np.ndarray.tolist])
+def test_every_memory_layout_gives_the_same(change):
+    centers = centers_of(Gaussian(sigma=3.0))
+    points = some_points(500, 2, seed=1)
+    np.testing.assert_array_equal(centers.label(change(points)).distances, centers.label(points).distances)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(sigma=3.0), UserKernel(rational)], ids=repr)
+def test_pickling_drops_what_was_prepared_and_changes_nothing(kernel):
+    centers = centers_of(kernel)
+    points = some_points(500, 2, seed=1)
+    before = centers.label(points)
+    packed = pickle.dumps(centers)
+    assert len(packed) < 3 * (centers.points.nbytes + centers.coefficients.nbytes)
+    after = pickle.loads(packed).label(points)
+    np.testing.assert_array_equal(after.labels, before.labels)
+    np.testing.assert_array_equal(after.distances, before.distances)
+
+
+def test_centers_cannot_be_changed():
+    points, coefficients = np.eye(2), np.eye(2)
+    centers = Centers(points, coefficients, Linear())
+    with pytest.raises(ValueError, match="read-only"):
+        centers.points[0, 0] = 3.0
+    points[0, 0] = 7.0
+    assert centers.points[0, 0] == 1.0
+
+
+def test_unused_coreset_points_cost_nothing():
+    points = some_points(50, 2)
+    coefficients = np.zeros((2, 50))
+    coefficients[0, 3] = coefficients[1, 7] = 1.0
+    assert len(Centers(points, coefficients, Linear())._combinations.points) == 2
+
+
+def test_cheapest_goes_the_way_of_least_work():
+    assert cheapest([10.0, 100.0], [0.0, 0.0], 1000.0) == [0]
+    assert cheapest([10.0, 100.0], [1.0, 0.0], 1000.0) == [1]
+    assert cheapest([10.0, 100.0], [0.5, 0.0], 1000.0) == [0, 1]  # 10 + 50 against 100
+    assert cheapest([10.0, 100.0], [1.0, 1.0], 1000.0) == []
+    assert cheapest([950.0], [0.0], 1000.0) == []  # less than a tenth saved
+    assert cheapest([], [], 1000.0) == []
+
+
+@pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if "User" not in repr(kernel)], ids=repr)
+@pytest.mark.parametrize("d", [1, 3, 40])
+def test_kernel_noise_covers_the_rounding_of_a_kernel_value(kernel, d):
+    # The same kernel on the same points with the coordinates in another order rounds otherwise.
+    points = some_points(60, d) * 3.0
+    order = np.random.default_rng(0).permutation(d)
+    scale = np.sqrt(kernel.diagonal(points))
+    gap = np.abs(kernel.block(points, points) - kernel.block(points[:, order], points[:, order]))
+    assert (gap <= 2 * kernel_noise(kernel, d) * np.outer(scale, scale)).all()
+
+
+@pytest.mark.parametrize("method", ["label", "predict", "distances"])
+def test_points_that_cannot_be_labelled_are_refused(method):
+    centers = centers_of(Linear())
+    with pytest.raises(DataError, match="`points` must have 2 columns like the centers; got 3"):
+        getattr(centers, method)(np.zeros((4, 3)))
+    with pytest.raises(DataError, match="first at row 1, column 0: nan"):
+        getattr(centers, method)([[0.0, 0.0], [np.nan, 0.0]])
+
+
+def test_centers_that_cannot_be_are_refused():
+    with pytest.raises(DataError, match=r"`coefficients` must have shape \(k, 2\), one column a point; got \(1, 3\)"):
+        Centers(np.eye(2), np.ones((1, 3)), Linear())
+    with pytest.raises(DataError, match="`coefficients` must be finite"):
+        Centers(np.eye(2), [[np.inf, 0.0]], Linear())
+    with pytest.raises(SettingError, match="`kernel` must be a kernel object"):
+        Centers(np.eye(2), np.eye(2), "rbf")
+
+
+@pytest.mark.parametrize("method", ["label", "predict", "distances"])
+def test_overflow_is_named(method):
+    centers = centers_of(Polynomial(degree=4))
+    with pytest.raises(KernelError, match="overflows"):
+        getattr(centers, method)([[1e60, 1e60]])
+
+
+def test_repr_says_what_it_is():
+    assert repr(centers_of(Linear())) == "Centers(4 of 300 points in 2 dimensions, Linear())"
+    assert len(centers_of(Linear())) == 4

@@ -1,0 +1,98 @@
+"""Choosing the width of a kernel and the number of clusters."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+import kernelcoreset as kc
+from kernelcoreset.choosing import weighted_rand_index
+
+
+def groups(count, n=300, apart=9.0, seed=0):
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(count * n, 2)) + apart * np.repeat(np.arange(count), n)[:, None]
+
+
+def test_median_by_hand():
+    assert kc.choose_sigma([[0.0], [1.0], [5.0]]) == 4.0  # distances 1, 4, 5
+
+
+def test_weights_count_as_copies():
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    weights = np.random.default_rng(1).integers(0, 4, size=30)
+    copies = np.repeat(points, weights, axis=0)
+    for rule in ("median", "auto"):
+        assert kc.choose_sigma(points, rule, weights=weights) == pytest.approx(kc.choose_sigma(copies, rule), rel=1e-12)
+
+
+def test_a_large_sample_is_near_the_whole():
+    points = np.random.default_rng(0).normal(size=(20_000, 2))
+    # The median of |x - y| for two standard normal points in the plane: sqrt(2) * sqrt(2 ln 2).
+    assert kc.choose_sigma(points) == pytest.approx(np.sqrt(4 * np.log(2)), rel=0.05)
+    assert kc.choose_sigma(points, seed=3) == kc.choose_sigma(points, seed=3)
+
+
+def test_auto_is_sharper_on_tight_groups():
+    points = groups(8, apart=40.0)
+    assert kc.choose_sigma(points, "auto") < kc.choose_sigma(points, "median")
+
+
+def test_sigma_of_equal_points_and_unknown_rules():
+    assert kc.choose_sigma(np.ones((5, 2))) == 1.0
+    assert kc.choose_sigma(np.ones((1, 2)), "auto") == 1.0
+    with pytest.raises(kc.SettingError, match=r"`sigma` must be one of 'median', 'auto'; got 'mean'"):
+        kc.choose_sigma(np.eye(2), "mean")
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_k_of_clear_groups(count):
+    kernel = kc.Gaussian(sigma=5.0)
+    coreset = kc.build_coreset(groups(count), 7, kernel, 200, seed=0)
+    choice = kc.choose_k(coreset, range(1, 8), kernel, n_init=4)
+    assert choice.recommended == count
+    assert f"k = {count} has the largest silhouette" in choice.reason
+    assert choice.ks.tolist() == list(range(1, 8))
+    assert (np.diff(choice.costs) <= 1e-9 * choice.costs[0]).all()
+    assert ((choice.silhouettes >= 0) & (choice.silhouettes <= 1)).all()
+    assert choice.stabilities[count - 1] == pytest.approx(1.0)
+
+
+def test_costs_are_those_of_solve():
+    kernel = kc.Gaussian(sigma=5.0)
+    coreset = kc.build_coreset(groups(3), 3, kernel, 100, seed=0)
+    choice = kc.choose_k(coreset, [3], kernel, n_init=3, seed=2)
+    assert choice.costs[0] == kc.solve(coreset, 3, kernel, n_init=3, seed=2).cost
+    assert choice.recommended == 3
+
+
+def test_choosing_k_refuses():
+    kernel = kc.Gaussian(sigma=5.0)
+    coreset = kc.build_coreset(groups(3), 4, kernel, 100, seed=0)
+    with pytest.raises(kc.SettingError, match="`ks` must be at most 4, the k the coreset was built for; got 5"):
+        kc.choose_k(coreset, range(1, 6), kernel)
+    with pytest.raises(kc.SettingError, match="`ks` must name at least one number of clusters"):
+        kc.choose_k(coreset, [], kernel)
+    with pytest.raises(kc.SettingError, match=r"`n_init` must be at least 2; got 1. Stability compares restarts"):
+        kc.choose_k(coreset, [2], kernel, n_init=1)
+
+
+def test_rand_index_is_that_of_the_copies():
+    generator = np.random.default_rng(0)
+    labels, others = generator.integers(0, 3, size=(2, 40))
+    weights = generator.integers(50, 90, size=40)
+    expected = adjusted_rand_score(np.repeat(labels, weights), np.repeat(others, weights))
+    # Pairs of a point with itself are counted here and not there: a difference of order 1 / copies.
+    assert weighted_rand_index(labels, others, weights.astype(float)) == pytest.approx(expected, abs=2e-3)
+    assert weighted_rand_index(labels, (labels + 1) % 3, weights.astype(float)) == pytest.approx(1.0)
+    assert weighted_rand_index(np.zeros(4, int), np.zeros(4, int), np.ones(4)) == 1.0
+
+
+def test_plot_shows_the_recommendation():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    choice = kc.ChoiceOfK(np.array([1, 2]), np.array([4.0, 1.0]), np.array([0.0, 0.8]), np.ones(2), 2, "because")
+    axes = choice.plot()
+    assert [text.get_text() for text in axes.get_legend().get_texts()][-1] == "recommended: k = 2"
+    assert axes.get_xlabel() == "number of clusters k"
+    matplotlib.pyplot.close("all")
