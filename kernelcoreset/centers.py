@@ -321,6 +321,11 @@ class Centers:
             sample = others[:: -(-len(others) // _SAMPLE)]
             cloud = Cloud(as_columns(sparse.points[sample]), sparse.diagonals[sample])
             sure, _ = self._label_by_landmarks(landmarks, cloud, accuracy, _empty_nearest(len(sample)))
+            # Landmarks that span all there is, as for a polynomial, need no measure of what they leave out.
+            bare = compression.without_basis(landmarks)
+            sure_bare, _ = self._label_by_landmarks(bare, cloud, accuracy, _empty_nearest(len(sample)))
+            if sure_bare.sum() >= sure.sum():
+                landmarks = bare
             tried.append(landmarks)
             works.append(compression.work(landmarks, d))
             left.append(float(1.0 - sure.mean()))

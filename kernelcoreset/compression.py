@@ -143,6 +143,11 @@ def compress(kernel: Kernel, centers: SparseCenters, span: Span) -> Landmarks:
     )
 
 
+def without_basis(landmarks: Landmarks) -> Landmarks:
+    """The same landmarks with sqrt(K(x, x)) in place of r(x): cheaper, and enough where |c - chat| is tiny."""
+    return landmarks._replace(basis=np.zeros((0, 0)), bounds=landmarks.bounds._replace(span=0.0))
+
+
 def _basis(lower: Floats, gram: Floats, noise: float) -> tuple[Floats, float]:
     """Coefficients W of an orthonormal basis of the first landmarks, and the rounding of K(x, x) - |W k(x)|^2.
 

@@ -11,20 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_at_least, check_count, check_seed
 from kernelcoreset.coreset import Coreset
-from kernelcoreset.descent import (
-    Labels,
-    count_distinct,
-    descend_centers,
-    descend_means,
-    make_symmetric,
-    measure_centers,
-    swap_center,
-)
+from kernelcoreset.descent import Labels, count_distinct, descend_means, make_symmetric
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels.base import Kernel, as_columns, check_kernel
 from kernelcoreset.kernels.families import Linear
 from kernelcoreset.kernels.passes import Cloud
 from kernelcoreset.seeding import seed_pivots
+from kernelcoreset.weiszfeld import descend_centers, measure_centers, swap_center
 
 MAX_POINTS = 20_000
 """More points than this and the matrix of squared distances would exceed 3.2 GB."""

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -74,9 +75,17 @@ def pipeline(monkeypatch):
         fake.calls.append("assign")
         record.add(cluster_sizes=model.cluster_weights.astype(int), cost=model.solution.cost)
 
+    fake.check = lambda spark, settings: None
     fake.plan, fake.build, fake.cluster, fake.assign = plan, build, cluster, assign
     session = ModuleType("kernelcoreset.spark.session")
-    session.open_session = lambda settings: "a session"
+
+    @contextmanager
+    def open_session(settings, opening=None):
+        with opening or nullcontext():
+            pass
+        yield "a session"
+
+    session.open_session = open_session
     package = ModuleType("kernelcoreset.spark")
     package.pipeline, package.session = fake, session
     for module in (package, fake, session):

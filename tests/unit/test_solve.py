@@ -11,8 +11,9 @@ from numba import njit
 from sklearn.cluster import KMeans
 
 from kernelcoreset import Coreset, DataError, Gaussian, Laplacian, Linear, Polynomial, SettingError, UserKernel
-from kernelcoreset.descent import best_center, descend_means
+from kernelcoreset.descent import descend_means
 from kernelcoreset.solve import solve
+from kernelcoreset.weiszfeld import best_center
 from tests import naive_solve
 
 
