@@ -67,7 +67,11 @@ shipped=$root/.venv/shipped
 if [[ $master == local* ]]; then
   environment+=("PYSPARK_PYTHON=${PYSPARK_PYTHON:-$root/.venv/bin/python}")
 else
-  py_files=$shipped/kernelcoreset.zip${py_files:+,$py_files}
+  # Named by its content: a job that still runs gives new executors the very package it started with, and numba, which
+  # keeps machine code by path, never takes that of an older package.
+  content=$(cd "$root" && find kernelcoreset -type f ! -path '*/__pycache__/*' | LC_ALL=C sort | xargs cksum | cksum)
+  package=$shipped/${content%% *}/kernelcoreset.zip
+  py_files=$package${py_files:+,$py_files}
   environment+=("PYSPARK_PYTHON=${PYSPARK_PYTHON:-python3}")
   [ "$mode" = client ] && environment+=("PYSPARK_DRIVER_PYTHON=$root/.venv/bin/python")
   if [ $ship = yes ]; then
@@ -87,22 +91,24 @@ fi
 
 # The package, and the packages it needs, as archives that any cluster manager can ship.
 pack() {
-  mkdir -p "$shipped"
-  .venv/bin/python - "$shipped/kernelcoreset.zip" <<'PYTHON'
-import pathlib, sys, zipfile
-with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as archive:
+  mkdir -p "${package%/*}"
+  [ -e "$package" ] || .venv/bin/python - "$package" <<'PYTHON'
+import os, pathlib, sys, zipfile
+fresh = f"{sys.argv[1]}.{os.getpid()}"
+with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
     for path in sorted(pathlib.Path("kernelcoreset").rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             archive.write(path)
+os.replace(fresh, sys.argv[1])
 PYTHON
   if [ $ship = yes ] && ! [ "$shipped/packages.tar.gz" -nt pyproject.toml ]; then
     echo "Packing the environment for the executors ..." >&2
-    rm -rf "$shipped/packages"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$shipped/packages" . 'pandas>=2.2,<3' ||
-      exit 4
-    rm -rf "$shipped/packages/kernelcoreset" # the zip brings the package as it is today
-    tar -czf "$shipped/packages.tar.gz" -C "$shipped/packages" .
-    rm -rf "$shipped/packages"
+    local fresh=$shipped/packages.$$
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$fresh" . 'pandas>=2.2,<3' || exit 4
+    rm -rf "$fresh/kernelcoreset" # the zip brings the package as it is today
+    tar -czf "$fresh.tar.gz" -C "$fresh" .
+    mv "$fresh.tar.gz" "$shipped/packages.tar.gz"
+    rm -rf "$fresh"
   fi
 }
 

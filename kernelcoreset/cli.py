@@ -38,6 +38,7 @@ conf/reference.toml lists every setting with its default and reason.
 exit codes: 0 done, 2 bad settings, 3 bad data, 4 something is missing on this machine, 1 anything else
 """
 _FROM_EXECUTOR = re.compile(r"kernelcoreset\.errors\.(\w+): (.+)")
+_UNREADABLE = re.compile(r"\[FAILED_READ_FILE[A-Z_.]*\] (.+)")
 _log = logging.getLogger("kernelcoreset")
 
 
@@ -181,8 +182,13 @@ def explain(error: BaseException) -> tuple[int, str]:
             "Environment: Spark could not start Java. Install Java 17 or 21 and set JAVA_HOME, "
             "or use ./spark-submit.sh, which brings one along."
         )
+    if isinstance(error, FileExistsError):
+        return BAD_SETTINGS, f"Bad settings: {text}"
     if isinstance(error, FileNotFoundError):
         return BAD_DATA, f"Bad data: {text}"
+    unreadable = _UNREADABLE.search(text)
+    if unreadable:
+        return BAD_DATA, f"Bad data: {unreadable[1]}"
     return FAILED, f"Failed: {type(error).__name__}: {text.splitlines()[0]}"
 
 
@@ -227,18 +233,11 @@ def _log_to_stderr() -> None:
 # --- the jobs: each imports Spark only when it starts to work ---------------------------------------------------------
 
 
-def _open_session(settings: Settings, record: RunRecord) -> Any:
-    from kernelcoreset.spark.session import open_session
-
-    with record.stage("session"):
-        return open_session(settings)
-
-
 def _build_work(settings: Settings, record: RunRecord) -> None:
     from kernelcoreset.spark import pipeline
+    from kernelcoreset.spark.session import open_session
 
-    spark = _open_session(settings, record)
-    with record.stage("build"):
+    with open_session(settings, record.stage("session")) as spark, record.stage("build"):
         pipeline.build(spark, settings, record)
 
 
@@ -252,30 +251,33 @@ def _cluster_work(settings: Settings, record: RunRecord) -> None:
 
 def _assign_work(settings: Settings, record: RunRecord) -> None:
     from kernelcoreset.spark import pipeline
+    from kernelcoreset.spark.session import open_session
 
     model = KernelKMeansModel.load(str(settings.cluster.model_path))
-    spark = _open_session(settings, record)
-    with record.stage("assign"):
+    with open_session(settings, record.stage("session")) as spark, record.stage("assign"):
         pipeline.assign(spark, model, settings, record)
 
 
 def _run_work(settings: Settings, record: RunRecord) -> None:
     from kernelcoreset.spark import pipeline
+    from kernelcoreset.spark.session import open_session
 
-    spark = _open_session(settings, record)
-    with record.stage("build"):
-        coreset = pipeline.build(spark, settings, record)
-    with record.stage("cluster"):
-        model = pipeline.cluster(coreset, settings, record)
-    with record.stage("assign"):
-        pipeline.assign(spark, model, settings, record)
+    with open_session(settings, record.stage("session")) as spark:
+        pipeline.check(spark, settings)
+        with record.stage("build"):
+            coreset = pipeline.build(spark, settings, record)
+        with record.stage("cluster"):
+            model = pipeline.cluster(coreset, settings, record)
+        with record.stage("assign"):
+            pipeline.assign(spark, model, settings, record)
 
 
 def _spark_plan(settings: Settings) -> Mapping[str, Any]:
     from kernelcoreset.spark import pipeline
     from kernelcoreset.spark.session import open_session
 
-    plan: Mapping[str, Any] = pipeline.plan(open_session(settings), settings)
+    with open_session(settings) as spark:
+        plan: Mapping[str, Any] = pipeline.plan(spark, settings)
     return plan
 
 

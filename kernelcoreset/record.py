@@ -115,9 +115,9 @@ class RunRecord:
         path = self.path if error is None else failed_path
         content = json.dumps(self.to_dict(error), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         if scheme_of(path) == "file":
-            _write_local(_local(path), content)
+            _write_local(local_path(path), content)
             if error is None:
-                _local(failed_path).unlink(missing_ok=True)
+                local_path(failed_path).unlink(missing_ok=True)
         else:
             # An object store shows a file only once it is whole, so it needs no temporary name.
             system, place = _file_system(re.sub("^s3a:", "s3:", path))
@@ -200,7 +200,8 @@ def _write_local(path: Path, content: str) -> None:
         fresh.unlink(missing_ok=True)  # gone already unless something failed
 
 
-def _local(path: str) -> Path:
+def local_path(path: str) -> Path:
+    """Return the place on this machine that a path of the scheme "file", or of none, names."""
     return Path("/" + path.removeprefix("file:").lstrip("/")) if path.startswith("file:/") else Path(path)
 
 

@@ -5,6 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=environment.sh
 . ./environment.sh
 prepare_environment dev
+prepare_java
 
 # numba's cache on disk does not notice a change in a file that another compiled file calls: start from none.
 find kernelcoreset -name '*.nb[ic]' -delete
@@ -15,4 +16,5 @@ export NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 .venv/bin/mypy
 # Compile once, into the cache on disk, before several test processes would all do it at the same time.
 .venv/bin/python -c 'import numpy, kernelcoreset as kc; x = numpy.eye(4); kc.empirical_error(x, kc.build_coreset(x, 1, kc.Linear(), 2), 1, kc.Linear())'
-exec .venv/bin/python -m pytest --numprocesses=2 "$@"
+# Tests that share something costly are marked as a group (xdist_group), which stays in one process.
+exec .venv/bin/python -m pytest --numprocesses=2 --dist=loadgroup "$@"

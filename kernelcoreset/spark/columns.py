@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,25 +12,33 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, NumericType
+from pyspark.sql.types import ArrayType, DataType, IntegralType, NumericType, StringType
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.errors import DataError, SettingError
 
 FEATURE, WEIGHT, ID = "__kc_feature", "__kc_weight", "__kc_id"
+_LOOKED_AT = 1_000  # rows, to find the length of an array column
 
 
 @dataclass(frozen=True)
 class Layout:
     """Where the points of a row are found. Plain data: it travels to the executors.
 
-    `features` are the user's names: several numeric columns, or one array or vector column.
+    `features` are the user's names: several numeric columns, or one array or vector column. `dimension` is the number
+    of features of a row; of an array or vector column it is not known before `with_dimension` has looked.
     """
 
     features: tuple[str, ...]
     is_array: bool
-    with_weights: bool
-    with_ids: bool
+    weight_col: str | None = None
+    id_col: str | None = None
+    dimension: int | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Features, then weight, then id, by the user's names."""
+        return [*self.features, *(name for name in (self.weight_col, self.id_col) if name is not None)]
 
     @property
     def width(self) -> int:
@@ -50,6 +58,9 @@ def layout_of(
     missing = [name for name in wanted if name not in types]
     if missing:
         raise SettingError(f"Columns missing: {', '.join(missing)}. There are: {', '.join(types)}.")
+    twice = sorted(name for name in set(wanted) if frame.columns.count(name) > 1)
+    if twice:
+        raise SettingError(f"Columns there more than once: {', '.join(twice)}. Rename or drop all but one of each.")
     is_array = len(names) == 1 and isinstance(types[names[0]], ArrayType | VectorUDT)
     for name in names if not is_array else ():
         _refuse_unless_numeric(name, types[name], "a number, or be the only feature as an array or vector of numbers")
@@ -57,31 +68,47 @@ def layout_of(
         _refuse_unless_numeric(f"{names[0]}'s elements", types[names[0]].elementType, "numbers")  # type: ignore[attr-defined]
     if weight_col is not None:
         _refuse_unless_numeric(weight_col, types[weight_col], "a number")
-    return Layout(names, is_array, weight_col is not None, id_col is not None)
+    if id_col is not None and not isinstance(types[id_col], IntegralType | StringType):
+        kind = types[id_col].simpleString()
+        raise SettingError(f"Column {id_col} must hold whole numbers or texts to be the id; it is {kind}. Cast it.")
+    return Layout(names, is_array, weight_col, id_col, None if is_array else len(names))
 
 
-def selection(frame: DataFrame, layout: Layout, weight_col: str | None, id_col: str | None) -> list[Column]:
+def with_dimension(frame: DataFrame, layout: Layout) -> Layout:
+    """Return the layout with its dimension: the length most of the first rows have. A small job for an array column."""
+    if layout.dimension is not None:
+        return layout
+    length = F.size(array_column(frame, layout.features[0]))
+    lengths = frame.select(length.alias("length")).where("length > 0").limit(_LOOKED_AT).toArrow()["length"].to_numpy()
+    return replace(layout, dimension=int(np.bincount(lengths).argmax()) if len(lengths) else None)
+
+
+def selection(frame: DataFrame, layout: Layout) -> list[Column]:
     """Return the columns a task needs, under names of our own: features as float64, then weight, then id."""
     if layout.is_array:
-        name = layout.features[0]
-        column = F.col(_quoted(name))
-        if isinstance(frame.schema[name].dataType, VectorUDT):
-            column = vector_to_array(column)
-        columns = [column.cast("array<double>").alias(FEATURE)]
+        columns = [array_column(frame, layout.features[0]).cast("array<double>").alias(FEATURE)]
     else:
-        columns = [F.col(_quoted(name)).cast("double").alias(f"{FEATURE}{i}") for i, name in enumerate(layout.features)]
-    if weight_col is not None:
-        columns.append(F.col(_quoted(weight_col)).cast("double").alias(WEIGHT))
-    if id_col is not None:
-        columns.append(F.col(_quoted(id_col)).alias(ID))
+        columns = [F.col(quoted(name)).cast("double").alias(f"{FEATURE}{i}") for i, name in enumerate(layout.features)]
+    if layout.weight_col is not None:
+        columns.append(F.col(quoted(layout.weight_col)).cast("double").alias(WEIGHT))
+    if layout.id_col is not None:
+        columns.append(F.col(quoted(layout.id_col)).alias(ID))
     return columns
+
+
+def array_column(frame: DataFrame, name: str) -> Column:
+    """Return an array column as it is, a vector column as an array."""
+    column = F.col(quoted(name))
+    if isinstance(frame.schema[name].dataType, VectorUDT):
+        return F.when(column.isNotNull(), vector_to_array(column))  # which itself fails on null
+    return column
 
 
 @dataclass
 class BadRows:
     """Rows that cannot be used, counted by column."""
 
-    counts: dict[str, int]
+    counts: dict[str, int] = field(default_factory=dict)
     rows: int = 0
 
     def add(self, column: str, bad: NDArray[np.bool_]) -> None:
@@ -92,16 +119,11 @@ class BadRows:
 
 
 class BatchReader:
-    """Turns Arrow batches into points, keeping the good rows and counting the bad ones.
+    """Turns Arrow batches into points, keeping the good rows and counting the bad ones."""
 
-    The number of columns of an array feature is fixed by the first row that has one, unless it is given.
-    """
-
-    def __init__(self, layout: Layout, weight_name: str = "weight", dimension: int | None = None) -> None:
+    def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.weight_name = weight_name
-        self.dimension = dimension if layout.is_array else len(layout.features)
-        self.bad = BadRows({})
+        self.bad = BadRows()
 
     def read(self, arrays: Sequence[pa.Array]) -> tuple[Floats, Floats | None, NDArray[np.bool_] | None]:
         """Return columns (d, n), weights or None, and the mask of good rows (None where all are good).
@@ -112,11 +134,11 @@ class BatchReader:
         bad = np.zeros(n, dtype=bool)
         columns = self._from_array(arrays[0], bad) if layout.is_array else self._from_columns(arrays, n, bad)
         weights = None
-        if layout.with_weights:
+        if layout.weight_col is not None:
             weights = _to_floats(arrays[layout.width])
             wrong = ~np.isfinite(weights) | (weights < 0)
             if wrong.any():
-                self.bad.add(self.weight_name, wrong)
+                self.bad.add(layout.weight_col, wrong)
                 bad |= wrong
         if not bad.any():
             return columns, weights, None
@@ -130,7 +152,7 @@ class BatchReader:
         columns = np.empty((self.layout.width, n))
         for j, name in enumerate(self.layout.features):
             columns[j] = _to_floats(arrays[j])
-            if not np.isfinite(columns[j].sum()):  # a finite sum has finite terms; the other way round look closer
+            if not _has_finite_sum(columns[j]):
                 wrong = ~np.isfinite(columns[j])
                 self.bad.add(name, wrong)
                 bad |= wrong
@@ -140,10 +162,7 @@ class BatchReader:
         name = self.layout.features[0]
         lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
         missing = array.is_null().to_numpy(zero_copy_only=False)
-        if self.dimension is None:
-            present = lengths[~missing & (lengths > 0)]
-            self.dimension = int(present[0]) if len(present) else None
-        d = self.dimension or 1
+        d = self.layout.dimension or 1  # not known only where all rows are null or empty, so bad
         wrong = missing | (lengths != d)
         if not wrong.any():
             rows = _to_floats(array.flatten()).reshape(len(array), d)
@@ -151,33 +170,30 @@ class BatchReader:
             rows = np.full((len(array), d), np.nan)
             kept = array.filter(pa.array(~wrong)).flatten()
             rows[~wrong] = _to_floats(kept).reshape(-1, d)
-        columns = np.ascontiguousarray(rows.T)
-        if not np.isfinite(columns.sum()):
+        columns = np.array(rows.T, order="C")  # a copy: Arrow's own memory is read-only
+        if not _has_finite_sum(columns):
             wrong |= ~np.isfinite(columns).all(axis=0)
         self.bad.add(name, wrong)
         bad |= wrong
         return columns
 
 
-def why_bad(frame: DataFrame, layout: Layout, weight_col: str | None) -> Column:
+def why_bad(frame: DataFrame, layout: Layout) -> Column:
     """Return a column that says why a row cannot be used, null where it can; the rules of `BatchReader`, in SQL."""
     if layout.is_array:
-        name = layout.features[0]
-        column = F.col(_quoted(name))
-        if isinstance(frame.schema[name].dataType, VectorUDT):
-            column = vector_to_array(column)
-        bad = column.isNull() | F.exists(column.cast("array<double>"), _not_finite)
-        reasons = [F.when(bad, F.lit(f"{name}: null, NaN or infinite"))]
+        name, d = layout.features[0], layout.dimension or 1
+        column = array_column(frame, name)
+        bad = column.isNull() | (F.size(column) != d) | F.exists(column.cast("array<double>"), _not_finite)
+        reasons = [F.when(bad, F.lit(f"{name}: null, NaN, infinite, or its length is not {d}"))]
     else:
         reasons = [
-            F.when(_not_finite(F.col(_quoted(name)).cast("double")), F.lit(f"{name}: null, NaN or infinite"))
+            F.when(_not_finite(F.col(quoted(name)).cast("double")), F.lit(f"{name}: null, NaN or infinite"))
             for name in layout.features
         ]
-    if weight_col is not None:
-        weight = F.col(_quoted(weight_col)).cast("double")
-        reasons.append(
-            F.when(_not_finite(weight) | (weight < 0), F.lit(f"{weight_col}: null, NaN, infinite or negative"))
-        )
+    if layout.weight_col is not None:
+        weight = F.col(quoted(layout.weight_col)).cast("double")
+        reason = F.lit(f"{layout.weight_col}: null, NaN, infinite or negative")
+        reasons.append(F.when(_not_finite(weight) | (weight < 0), reason))
     return F.coalesce(*reasons)
 
 
@@ -185,19 +201,19 @@ def _not_finite(value: Column) -> Column:
     return value.isNull() | F.isnan(value) | (F.abs(value) == F.lit(float("inf")))
 
 
-def describe_bad_rows(counts: dict[str, int], rows: int, total: int, where: str = "") -> str:
+def describe_bad_rows(bad: BadRows, total: int, where: str = "") -> str:
     """Say which columns hold how many bad rows, and what to do about it."""
-    columns = ", ".join(f"{name}: {count:,}" for name, count in sorted(counts.items()))
+    columns = ", ".join(f"{name}: {count:,}" for name, count in sorted(bad.counts.items()))
     return (
-        f"{rows:,} of {total:,} rows cannot be used (null, NaN, infinite, wrong length, or a negative weight){where}; "
-        f"by column: {columns}. Mend them, filter them out, or set bad_rows to 'drop' or 'quarantine'."
+        f"{bad.rows:,} of {total:,} rows cannot be used (null, NaN, infinite, wrong length or a negative weight){where}"
+        f"; by column: {columns}. Mend them, filter them out, or set bad_rows to 'drop' or 'quarantine'."
     )
 
 
-def refuse_bad_rows(counts: dict[str, int], rows: int, total: int) -> None:
+def refuse_bad_rows(bad: BadRows, total: int) -> None:
     """Raise DataError where there are bad rows."""
-    if rows:
-        raise DataError(describe_bad_rows(counts, rows, total))
+    if bad.rows:
+        raise DataError(describe_bad_rows(bad, total))
 
 
 def _to_floats(array: pa.Array) -> Floats:
@@ -207,10 +223,17 @@ def _to_floats(array: pa.Array) -> Floats:
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
+def _has_finite_sum(values: Floats) -> bool:
+    """Whether all are finite for sure: a finite sum has finite terms. Where this is false, look closer."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()))
+
+
 def _refuse_unless_numeric(name: str, kind: DataType, rule: str) -> None:
     if not isinstance(kind, NumericType):
         raise SettingError(f"Column {name} must be {rule}; it is {kind.simpleString()}. Cast or encode it first.")
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a column's name as Spark's parser takes it, dots and all."""
     return "`" + name.replace("`", "``") + "`"

@@ -18,7 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType
 
 from kernelcoreset.errors import DataError
-from kernelcoreset.spark.leaves import LeafSettings, leaf_row, leaf_schema
+from kernelcoreset.spark.columns import Layout
+from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, leaf_row, leaf_schema, spare_collector
 
 _BATCH_ROWS = 131_072
 _LEAF_ROWS = 1_000_000  # small row groups are read together until they hold about this many rows
@@ -52,9 +53,7 @@ def plan_runs(files: Sequence[str], columns: Sequence[str]) -> list[Run] | None:
         try:
             footer = pq.read_metadata(file)
         except (OSError, pa.ArrowInvalid) as error:
-            raise DataError(
-                f"{file} is not a readable Parquet file ({error}). Write it again, or leave it out."
-            ) from None
+            raise unreadable(file, error) from None
         if not set(columns) <= set(footer.schema.to_arrow_schema().names):
             return None
         first = rows = 0
@@ -70,13 +69,11 @@ def leaves_by_files(
     spark: SparkSession,
     runs: Sequence[Run],
     settings: LeafSettings,
-    columns: Sequence[str],
     id_type: DataType | None = None,
 ) -> DataFrame:
-    """Return leaf rows, one for each run. `columns` are the features, then the weight, then the id, by name."""
+    """Return leaf rows, one for each run."""
     schema = leaf_schema(id_type)
     arrow_schema = to_arrow_schema(schema)
-    names = list(columns)
     tasks = pa.table(
         {
             "leaf": pa.array(range(len(runs)), pa.int64()),
@@ -89,27 +86,35 @@ def leaves_by_files(
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.to_pylist():
-                parts = _read(task["file"], range(task["first"], task["last"] + 1), names, settings)
+                parts = _read(task["file"], range(task["first"], task["last"] + 1), settings.layout)
                 yield leaf_row(task["leaf"], parts, settings, arrow_schema)
+        spare_collector()
 
     # Every run a task of its own: row groups differ in size, and idle cores take the next.
-    return spark.createDataFrame(tasks).repartition(len(runs)).mapInArrow(build, schema)
+    return spark.createDataFrame(tasks).repartition(min(len(runs), MOST_TASKS)).mapInArrow(build, schema)
 
 
-def _read(file: str, groups: range, names: list[str], settings: LeafSettings) -> Iterator[list[pa.Array]]:
-    """Batches of the named columns, numbers as float64."""
-    width = settings.layout.width + settings.layout.with_weights
-    wanted = pa.list_(pa.float64()) if settings.layout.is_array else pa.float64()
-    types = [wanted] * settings.layout.width + [pa.float64()] * settings.layout.with_weights
-    with fs.LocalFileSystem().open_input_file(file) as source:
-        reader = pq.ParquetFile(source)
-        for batch in reader.iter_batches(_BATCH_ROWS, row_groups=list(groups), columns=names, use_threads=False):
-            by_name = [batch.column(batch.schema.get_field_index(name)) for name in names]
-            numbers = [
-                array if array.type == kind else array.cast(kind)
-                for array, kind in zip(by_name[:width], types, strict=True)
-            ]
-            yield [*numbers, *by_name[width:]]
+def _read(file: str, groups: range, layout: Layout) -> Iterator[list[pa.Array]]:
+    """Batches of the layout's columns, numbers as float64."""
+    types = [pa.list_(pa.float64()) if layout.is_array else pa.float64()] * layout.width
+    types += [] if layout.weight_col is None else [pa.float64()]
+    names = layout.columns
+    try:
+        with fs.LocalFileSystem().open_input_file(file) as source:
+            reader = pq.ParquetFile(source)
+            for batch in reader.iter_batches(_BATCH_ROWS, row_groups=list(groups), columns=names, use_threads=False):
+                arrays = [batch.column(batch.schema.get_field_index(name)) for name in names]
+                for i, kind in enumerate(types):
+                    # As Spark does it: a whole number too large for all its digits is rounded.
+                    arrays[i] = arrays[i] if arrays[i].type == kind else arrays[i].cast(kind, safe=False)
+                yield arrays
+    except (OSError, pa.ArrowInvalid) as error:
+        raise unreadable(file, error) from None
+
+
+def unreadable(file: str, error: Exception) -> DataError:
+    """Return the error that names a damaged file."""
+    return DataError(f"{file} is not a readable Parquet file ({error}). Write it again, or leave it out.")
 
 
 def can_read(kind: DataType) -> bool:

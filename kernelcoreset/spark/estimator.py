@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
@@ -24,16 +24,16 @@ from kernelcoreset.checks import check_at_least, check_choice, check_count, chec
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels import Gaussian, Kernel
 from kernelcoreset.kernels.base import check_kernel
-from kernelcoreset.spark.columns import layout_of, refuse_bad_rows
+from kernelcoreset.spark.columns import layout_of, with_dimension
 from kernelcoreset.spark.labels import LabelSettings, label_rows
-from kernelcoreset.spark.leaves import LeafSettings, leaves_by_spark
+from kernelcoreset.spark.leaves import LeafSettings, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.persistence import EstimatorReader, EstimatorWriter, ModelReader, ModelWriter
 from kernelcoreset.spark.summary import KernelKMeansSummary, summarize
 
 
 def _param(name: str, doc: str, convert: Any) -> Any:
-    return Param(Params._dummy(), name, doc, typeConverter=convert)  # type: ignore[attr-defined]
+    return Param(Params._dummy(), name, doc, typeConverter=convert)
 
 
 class _Columns(HasFeaturesCol, HasInputCols, HasPredictionCol, HasWeightCol):
@@ -55,6 +55,11 @@ class _Columns(HasFeaturesCol, HasInputCols, HasPredictionCol, HasWeightCol):
         super().__init__()
         self._setDefault(distanceCol="distance", badRows="fail")
 
+    def setParams(self, **parameters: Any) -> Self:  # noqa: N802
+        """Set any of the parameters by name."""
+        self._set(**{name: value for name, value in parameters.items() if value is not None})
+        return self
+
     def _features(self) -> str | list[str]:
         """The feature columns: inputCols where set, else featuresCol."""
         return self.getInputCols() if self.isSet(self.inputCols) else self.getFeaturesCol()
@@ -63,7 +68,7 @@ class _Columns(HasFeaturesCol, HasInputCols, HasPredictionCol, HasWeightCol):
         return str(self.getOrDefault(param)) if self.isDefined(param) else None
 
 
-class KernelKMeans(Estimator, _Columns, HasMaxIter, HasSeed, MLReadable, MLWritable):  # type: ignore[misc, type-arg]
+class KernelKMeans(Estimator, _Columns, HasMaxIter, HasSeed, MLReadable, MLWritable):  # type: ignore[type-arg]
     """Kernel k-means of a DataFrame of any size, through a coreset.
 
     One pass over the rows builds the coreset on the executors; the driver merges and clusters it.
@@ -125,23 +130,12 @@ class KernelKMeans(Estimator, _Columns, HasMaxIter, HasSeed, MLReadable, MLWrita
     ) -> None:
         super().__init__()
         self._setDefault(k=2, kernel=Gaussian(sigma=1.0), coresetSize=1000, z=2.0, nInit=10, maxIter=300, seed=0)
-        self.setParams(**self._input_kwargs)
-
-    @keyword_only
-    def setParams(self, **parameters: Any) -> KernelKMeans:  # noqa: N802
-        """Set any of the parameters by name."""
-        given = {name: value for name, value in (parameters or self._input_kwargs).items() if value is not None}
-        self._set(**given)
-        return self
+        self.setParams(**self._input_kwargs)  # type: ignore[attr-defined]  # which keyword_only fills
 
     def _fit(self, dataset: DataFrame) -> KernelKMeansModel:
-        settings, id_col = self._leaf_settings(dataset), self._optional(self.idCol)
-        weight_col = self._optional(self.weightCol)
-        found = gather(leaves_by_spark(dataset, settings, weight_col, id_col), settings, len(settings.layout.features))
-        if self.getOrDefault("badRows") == "fail":
-            refuse_bad_rows(found.bad_columns, found.bad_rows, found.rows)
-        if not found.coresets:
-            raise DataError(f"There is no row to cluster: {found.rows:,} rows read, {found.bad_rows:,} of them bad.")
+        settings = self._leaf_settings(dataset)
+        found = gather(leaves_by_spark(dataset, settings), settings)
+        refuse_unusable(found, self.getOrDefault("badRows"))
         fitted = local.KernelKMeansModel.fit_coreset(
             merge_leaves(found, settings),
             settings.k,
@@ -161,7 +155,7 @@ class KernelKMeans(Estimator, _Columns, HasMaxIter, HasSeed, MLReadable, MLWrita
             raise SettingError(
                 f"`coresetSize` must be at least k ({k}); got {size}. Ask for more points or fewer clusters."
             )
-        weight_col, id_col = self._optional(self.weightCol), self._optional(self.idCol)
+        layout = layout_of(dataset, self._features(), self._optional(self.weightCol), self._optional(self.idCol))
         return LeafSettings(
             k=k,
             kernel=self.getOrDefault("kernel"),
@@ -169,8 +163,7 @@ class KernelKMeans(Estimator, _Columns, HasMaxIter, HasSeed, MLReadable, MLWrita
             z=self.getOrDefault("z"),
             seed=check_seed(self.getSeed()),
             leaf_size=4 * size,
-            layout=layout_of(dataset, self._features(), weight_col, id_col),
-            weight_name=weight_col or "weight",
+            layout=with_dimension(dataset, layout),
         )
 
     def write(self) -> EstimatorWriter:
@@ -183,7 +176,7 @@ class KernelKMeans(Estimator, _Columns, HasMaxIter, HasSeed, MLReadable, MLWrita
         return EstimatorReader(cls)
 
 
-class KernelKMeansModel(Model, _Columns, MLReadable, MLWritable):  # type: ignore[misc, type-arg]
+class KernelKMeansModel(Model, _Columns, MLReadable, MLWritable):  # type: ignore[type-arg]
     """A fitted kernel clustering that labels the rows of any DataFrame.
 
     Parameters
@@ -210,20 +203,15 @@ class KernelKMeansModel(Model, _Columns, MLReadable, MLWritable):  # type: ignor
     def _transform(self, dataset: DataFrame) -> DataFrame:
         return label_rows(dataset, self._label_settings(dataset))
 
-    def _label_settings(self, dataset: DataFrame, **options: Any) -> LabelSettings:
-        weight_col = self._optional(self.weightCol)
-        if weight_col not in dataset.columns:  # new rows to be labelled need no weight
-            weight_col = None
+    def _label_settings(self, dataset: DataFrame, weight_col: str | None = None) -> LabelSettings:
         return LabelSettings(
             self.localModel.centers,
             self.localModel.z,
             layout_of(dataset, self._features(), weight_col),
-            weight_col,
             prediction_col=self.getPredictionCol(),
             distance_col=self._optional(self.distanceCol),
             margin_col=self._optional(self.marginCol),
             drop_bad_rows=self.getOrDefault("badRows") == "drop",
-            **options,
         )
 
     @property
@@ -242,7 +230,8 @@ class KernelKMeansModel(Model, _Columns, MLReadable, MLWritable):  # type: ignor
 
     def evaluate(self, dataset: DataFrame) -> KernelKMeansSummary:
         """Return cost, sizes and certificate of the model on the rows of a DataFrame."""
-        return summarize(dataset, self.localModel, self._label_settings(dataset))
+        settings = self._label_settings(dataset, self._optional(self.weightCol))
+        return summarize(dataset, self.localModel, settings)
 
     @property
     def coreset(self) -> DataFrame:

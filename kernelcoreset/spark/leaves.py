@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -16,10 +19,10 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, MapType
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.base import Kernel
-from kernelcoreset.spark.columns import BatchReader, Layout, selection
+from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
 from kernelcoreset.tree import CoresetTree
 
-MOST_TASKS = 4_096
+MOST_TASKS = 2_048
 
 
 @dataclass(frozen=True)
@@ -33,18 +36,25 @@ class LeafSettings:
     seed: int
     leaf_size: int
     layout: Layout
-    weight_name: str = "weight"
 
-    def tree(self, *stable_id: int) -> CoresetTree:
-        """Return an empty tree whose seed comes from the settings and the input's own id, never from the attempt."""
-        seed = int(np.random.SeedSequence([self.seed, *stable_id]).generate_state(1, np.uint64)[0])
-        return CoresetTree(self.k, self.kernel, self.size, z=self.z, leaf_size=self.leaf_size, seed=seed)
+    def seed_of(self, level: int, place: int) -> int:
+        """Return the seed of one reduction: from the settings and where its input stands, never from the attempt.
+
+        Leaves are level 0. Every level has seeds of its own: a draw from a draw needs independent random numbers.
+        """
+        return int(np.random.SeedSequence([self.seed, level, place]).generate_state(1, np.uint64)[0])
+
+    @property
+    def leaf_bytes(self) -> int:
+        """Size of a full leaf row: coordinates, weights and ids."""
+        return 8 * self.leaf_size * ((self.layout.dimension or 1) + 2)
 
 
 def leaf_schema(id_type: DataType | None) -> StructType:
     """Return the schema of leaf rows: a coreset of one part of the data, and what was seen of it."""
     fields = [
         StructField("leaf", LongType(), False),
+        StructField("leaves", LongType(), False),
         StructField("rows", LongType(), False),
         StructField("bad_rows", LongType(), False),
         StructField("bad_columns", MapType(StringType(), LongType(), False), False),
@@ -57,21 +67,31 @@ def leaf_schema(id_type: DataType | None) -> StructType:
     return StructType(fields)
 
 
-def leaves_by_spark(
-    frame: DataFrame, settings: LeafSettings, weight_col: str | None = None, id_col: str | None = None
-) -> DataFrame:
+def leaves_by_spark(frame: DataFrame, settings: LeafSettings) -> DataFrame:
     """Return leaf rows, one for each partition, read through Spark. The same layout gives the same leaves."""
-    schema = leaf_schema(frame.schema[id_col].dataType if id_col is not None else None)
+    id_col = settings.layout.id_col
+    schema = leaf_schema(None if id_col is None else frame.schema[id_col].dataType)
     arrow_schema = to_arrow_schema(schema)
 
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
         yield leaf_row(partition, (batch.columns for batch in batches), settings, arrow_schema)
+        spare_collector()
 
     # Leaves come back to the driver, or to a second round: their number must have a bound.
-    selected = frame.select(*selection(frame, settings.layout, weight_col, id_col)).coalesce(MOST_TASKS)
+    selected = frame.select(*selection(frame, settings.layout)).coalesce(MOST_TASKS)
     return selected.mapInArrow(build, schema)
+
+
+@cache
+def spare_collector() -> None:
+    """Take all that a worker has loaded out of the garbage collector's sight, once, after its first task.
+
+    Spark's workers collect after every task: with numba loaded that takes longer than a small task itself.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def leaf_row(
@@ -79,28 +99,45 @@ def leaf_row(
 ) -> pa.RecordBatch:
     """Stream the batches of one leaf through a tree, in bounded memory, and return its row."""
     layout = settings.layout
-    reader = BatchReader(layout, settings.weight_name)
-    tree = settings.tree(leaf)
+    reader = BatchReader(layout)
+    tree = CoresetTree(
+        settings.k,
+        settings.kernel,
+        settings.size,
+        z=settings.z,
+        leaf_size=settings.leaf_size,
+        seed=settings.seed_of(0, leaf),
+    )
     rows = 0
     for arrays in batches:
         rows += len(arrays[0])
         columns, weights, good = reader.read(arrays)
-        ids = arrays[layout.width + layout.with_weights].to_numpy(zero_copy_only=False) if layout.with_ids else None
+        ids = None if layout.id_col is None else _read_ids(arrays[-1], layout.id_col, leaf)
         if good is not None:
             columns = columns[:, good]
             weights = None if weights is None else weights[good]
             ids = None if ids is None else ids[good]
         tree.add(columns.T, weights, ids)
     coreset = tree.result(settings.leaf_size, refine=False) if tree.n_weighted else None
-    return _as_row(leaf, rows, reader, coreset, schema)
+    return as_row(leaf, 1, rows, reader.bad, coreset, schema)
 
 
-def _as_row(leaf: int, rows: int, reader: BatchReader, coreset: Coreset | None, schema: pa.Schema) -> pa.RecordBatch:
+def _read_ids(array: pa.Array, name: str, leaf: int) -> NDArray[Any]:
+    if array.null_count:
+        raise DataError(f"Column {name} must have no nulls to be the id; got {array.null_count} in leaf {leaf}.")
+    return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def as_row(
+    leaf: int, leaves: int, rows: int, bad: BadRows, coreset: Coreset | None, schema: pa.Schema
+) -> pa.RecordBatch:
+    """Return the row of a leaf, or of several that were merged."""
     values: dict[str, Any] = {
         "leaf": leaf,
+        "leaves": leaves,
         "rows": rows,
-        "bad_rows": reader.bad.rows,
-        "bad_columns": list(reader.bad.counts.items()),
+        "bad_rows": bad.rows,
+        "bad_columns": list(bad.counts.items()),
         "dimension": 0 if coreset is None else coreset.points.shape[1],
         "points": np.empty(0) if coreset is None else coreset.points.ravel(),
         "weights": np.empty(0) if coreset is None else coreset.weights,
@@ -118,8 +155,7 @@ class Leaves:
 
     coresets: list[Coreset]
     rows: int
-    bad_rows: int
-    bad_columns: dict[str, int]
+    bad: BadRows
     leaves: int
 
 
@@ -132,16 +168,19 @@ def collect_leaves(table: pa.Table, settings: dict[str, Any]) -> Leaves:
         if len(row["weights"]):
             points = row["points"].reshape(len(row["weights"]), row["dimension"])
             coresets.append(Coreset(points, row["weights"], row.get("ids"), settings))
-    dimensions = {coreset.points.shape[1] for coreset in coresets}
-    if len(dimensions) > 1:
-        raise DataError(f"All rows must have the same number of features; partitions have {sorted(dimensions)}.")
-    return Leaves(
-        coresets,
-        rows=_total(table, "rows"),
-        bad_rows=_total(table, "bad_rows"),
-        bad_columns=bad_columns,
-        leaves=table.num_rows,
-    )
+    bad = BadRows(bad_columns, _total(table, "bad_rows"))
+    return Leaves(coresets, _total(table, "rows"), bad, _total(table, "leaves"))
+
+
+def refuse_unusable(found: Leaves, bad_rows: str) -> None:
+    """Raise DataError where there are bad rows, unless the policy leaves them out, or where no row is left."""
+    if bad_rows == "fail":
+        refuse_bad_rows(found.bad, found.rows)
+    if not found.coresets:
+        raise DataError(
+            f"There is no row to cluster: {found.rows:,} rows read, {found.bad.rows:,} of them bad, the rest of weight "
+            "0. Check the path and the filter."
+        )
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:

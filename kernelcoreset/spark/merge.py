@@ -2,86 +2,67 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kernelcoreset.coreset import Coreset, concatenate, reduce_points
-from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, Leaves, collect_leaves
+from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, Leaves, as_row, collect_leaves
 
 DRIVER_BUDGET = 256 * 1024**2
 """Bytes of leaves the driver takes at once."""
+TASK_BUDGET = 64 * 1024**2
+"""Bytes of leaves that one task merges."""
 
 
-def leaf_bytes(settings: LeafSettings, dimension: int) -> int:
-    """Return the size of a full leaf row."""
-    return 8 * settings.leaf_size * (dimension + 2)
-
-
-def gather(
-    leaves: DataFrame,
-    settings: LeafSettings,
-    dimension: int,
-    most_leaves: int = MOST_TASKS,
-    budget: int = DRIVER_BUDGET,
-) -> Leaves:
+def gather(leaves: DataFrame, settings: LeafSettings, most_leaves: int = MOST_TASKS) -> Leaves:
     """Return the leaves on the driver, merged on the executors first where as many as there may be would not fit.
 
-    How many leaves there are is not known before they are made, so the bound on their number decides.
+    How many leaves there are is not known before they are made, so the bound on their number decides. Where they turn
+    out to be few, the merging only puts them side by side: nothing is lost by it.
     """
-    fitting = max(2, budget // leaf_bytes(settings, dimension))
-    if most_leaves > fitting:
-        leaves = _merged_on_executors(leaves, settings, fitting)
-    about = {"k": settings.k, "z": settings.z}
-    return collect_leaves(leaves.toArrow(), about)
+    fitting = max(2, DRIVER_BUDGET // settings.leaf_bytes)
+    fan_in = max(2, TASK_BUDGET // settings.leaf_bytes)
+    level = 2  # 0 are the leaves, 1 is the last merge
+    while most_leaves > fitting:
+        most_leaves = -(-most_leaves // fan_in)
+        # Of what the driver can take, each may keep its share.
+        size = settings.leaf_size * max(1, fitting // most_leaves)
+        leaves = _merged_on_executors(leaves, settings, fan_in, size, most_leaves, level)
+        level += 1
+    return collect_leaves(leaves.toArrow(), {"k": settings.k, "z": settings.z})
 
 
-def _merged_on_executors(leaves: DataFrame, settings: LeafSettings, groups: int) -> DataFrame:
-    """Leaf rows of which there are at most `groups`: leaves of one group are merged and reduced to one."""
+def _merged_on_executors(
+    leaves: DataFrame, settings: LeafSettings, fan_in: int, size: int, groups: int, level: int
+) -> DataFrame:
+    """Leaf rows of which there are at most `groups`: each holds `fan_in` leaves in turn, in `size` points at most."""
     schema = leaves.schema
     arrow_schema = to_arrow_schema(schema)
 
     def merge(table: pa.Table) -> pa.Table:
-        group = table["leaf"][0].as_py() % groups
+        group = table["leaf"][0].as_py() // fan_in
         found = collect_leaves(table.select(arrow_schema.names), {})
-        row = {
-            "leaf": group,
-            "rows": found.rows,
-            "bad_rows": found.bad_rows,
-            "bad_columns": list(found.bad_columns.items()),
-            "dimension": 0,
-            "points": [],
-            "weights": [],
-            "ids": [],
-        }
+        coreset = None
         if found.coresets:
-            points, weights, ids = concatenate(found.coresets)
-            reduced = reduce_points(
-                points,
-                weights,
-                ids,
-                k=settings.k,
-                kernel=settings.kernel,
-                size=settings.leaf_size,
-                z=settings.z,
-                seed=settings.seed + group,
-                refine=False,
-            )
-            row |= {"dimension": points.shape[1], "points": reduced.points.ravel(), "weights": reduced.weights}
-            if reduced.ids is not None:
-                row["ids"] = reduced.ids
-        return pa.table({name: pa.array([row[name]], arrow_schema.field(name).type) for name in arrow_schema.names})
+            coreset = _reduce(found, settings, size, settings.seed_of(level, group), refine=False)
+        return pa.Table.from_batches([as_row(group, found.leaves, found.rows, found.bad, coreset, arrow_schema)])
 
-    grouped = leaves.withColumn("group", F.col("leaf") % groups).repartition(groups, "group")
+    grouped = leaves.withColumn("group", F.floor(F.col("leaf") / fan_in)).repartition(groups, "group")
     return grouped.groupBy("group").applyInArrow(merge, schema)
 
 
 def merge_leaves(found: Leaves, settings: LeafSettings) -> Coreset:
     """Return the one coreset of all leaves, refined."""
+    merged = _reduce(found, settings, settings.size, settings.seed_of(1, 0), refine=True)
+    return replace(merged, settings={**merged.settings, "seed": settings.seed})
+
+
+def _reduce(found: Leaves, settings: LeafSettings, size: int, seed: int, refine: bool) -> Coreset:
     points, weights, ids = concatenate(found.coresets)
-    seed = int(np.random.SeedSequence([settings.seed, 1]).generate_state(1, np.uint64)[0])
     return reduce_points(
-        points, weights, ids, k=settings.k, kernel=settings.kernel, size=settings.size, z=settings.z, seed=seed
+        points, weights, ids, k=settings.k, kernel=settings.kernel, size=size, z=settings.z, seed=seed, refine=refine
     )

@@ -5,19 +5,29 @@ from __future__ import annotations
 import shutil
 import uuid
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
-from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from kernelcoreset.errors import SettingError
-from kernelcoreset.sections import OutputSettings
+from kernelcoreset.record import local_path
+from kernelcoreset.sections import OutputSettings, scheme_of
+from kernelcoreset.spark.columns import quoted
+
+_FILE_FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")
+_PARTITION_MODE = "spark.sql.sources.partitionOverwriteMode"
 
 
-def check_output(settings: OutputSettings) -> None:
+def check_output(spark: SparkSession, settings: OutputSettings) -> None:
     """Refuse what would fail at the very end, before any work is done."""
+    if settings.mode != "error":
+        return
     folder = _local(settings.path)
-    if settings.mode == "error" and folder is not None and folder.exists():
+    if folder is not None and folder.exists():
         raise SettingError(f"`output.path` is there already: {settings.path}. Set output.mode to overwrite or append.")
+    if settings.table is not None and spark.catalog.tableExists(settings.table):
+        raise SettingError(
+            f"`output.table` is there already: {settings.table}. Set output.mode to overwrite or append."
+        )
 
 
 def write_output(frame: DataFrame, settings: OutputSettings) -> None:
@@ -30,31 +40,60 @@ def write_output(frame: DataFrame, settings: OutputSettings) -> None:
         _write_table(frame, settings, settings.table)
         return
     folder = _local(settings.path)
-    if settings.mode == "overwrite" and folder is not None and settings.format != "delta" and folder.exists():
-        fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-        old = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-        try:
-            _writer(frame, settings).mode("error").save(str(fresh))
-            folder.rename(old)
-            fresh.rename(folder)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)  # gone already unless something failed
-            if folder.exists():
-                shutil.rmtree(old, ignore_errors=True)
+    was_there = folder is not None and folder.exists()
+    if settings.mode == "overwrite" and folder is not None and was_there and settings.format != "delta":
+        _replace_folder(folder, _writer(frame, settings))
         return
     writer = _writer(frame, settings)
     if settings.mode == "overwrite-partitions":
         writer = writer.mode("overwrite").option("partitionOverwriteMode", "dynamic")
     else:
         writer = writer.mode(settings.mode)
-    writer.save(settings.path)
+    try:
+        writer.save(settings.path)
+    except BaseException:
+        if folder is not None and not was_there:  # an empty folder would be in the way of the next run
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _replace_folder(folder: Path, writer: DataFrameWriter) -> None:
+    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    old = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    try:
+        writer.mode("error").save(str(fresh.absolute()))
+        folder.rename(old)
+        fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)  # gone already unless something failed
+        if folder.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        elif old.exists():
+            old.rename(folder)
 
 
 def _write_table(frame: DataFrame, settings: OutputSettings, table: str) -> None:
-    if settings.mode == "overwrite-partitions":
-        frame.writeTo(table).overwritePartitions()
-    else:
+    if settings.mode != "overwrite-partitions":
         _writer(frame, settings).mode(settings.mode).saveAsTable(table)
+    elif settings.format in _FILE_FORMATS:
+        _overwrite_partitions(frame, table)
+    else:
+        frame.writeTo(table).overwritePartitions()
+
+
+def _overwrite_partitions(frame: DataFrame, table: str) -> None:
+    """Spark's own tables of files take it by insertInto alone, which goes by position and by the session's mode."""
+    spark = frame.sparkSession
+    before = spark.conf.get(_PARTITION_MODE, None)
+    spark.conf.set(_PARTITION_MODE, "dynamic")
+    try:
+        ordered = frame.select(*[quoted(name) for name in spark.table(table).columns])
+        ordered.write.mode("overwrite").insertInto(table)
+    finally:
+        if before is None:
+            spark.conf.unset(_PARTITION_MODE)
+        else:
+            spark.conf.set(_PARTITION_MODE, before)
 
 
 def _writer(frame: DataFrame, settings: OutputSettings) -> DataFrameWriter:
@@ -64,9 +103,4 @@ def _writer(frame: DataFrame, settings: OutputSettings) -> DataFrameWriter:
 
 def _local(path: str | None) -> Path | None:
     """The folder on this machine that a path names, or None where it is elsewhere."""
-    if path is None:
-        return None
-    parts = urlparse(path)
-    if parts.scheme not in ("", "file"):
-        return None
-    return Path(unquote(parts.path) if parts.scheme else path)
+    return local_path(path) if path is not None and scheme_of(path) == "file" else None

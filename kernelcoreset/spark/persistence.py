@@ -92,8 +92,10 @@ class EstimatorReader(MLReader):  # type: ignore[type-arg]
     def load(self, path: str) -> KernelKMeans:
         """Return the estimator saved at a path."""
         system, folder = _open(path)
+        if _is_model(system, folder):
+            raise FormatError(f"{path} holds a fitted model: load it with KernelKMeansModel.load.")
         estimator = self.cls()
-        _set_params(estimator, _read_metadata(system, folder, path))
+        _set_params(estimator, _read_metadata(system, folder, path), path)
         return estimator
 
 
@@ -116,7 +118,7 @@ class ModelReader(MLReader):  # type: ignore[type-arg]
             local.KernelKMeansModel.from_files({name: _read(system, f"{folder}/{name}") for name in _MODEL_FILES})
         )
         if _is_file(system, f"{folder}/{_METADATA}"):
-            _set_params(model, _read_metadata(system, folder, path))
+            _set_params(model, _read_metadata(system, folder, path), path)
         return model
 
 
@@ -124,9 +126,11 @@ def _plain(values: dict[Any, Any]) -> dict[str, Any]:
     return {param.name: value.to_dict() if isinstance(value, Kernel) else value for param, value in values.items()}
 
 
-def _set_params(instance: Any, metadata: dict[str, Any]) -> None:
+def _set_params(instance: Any, metadata: dict[str, Any], path: str) -> None:
     instance._resetUid(metadata["uid"])
     for name, value in metadata["paramMap"].items():
+        if not instance.hasParam(name):
+            raise FormatError(f"The metadata of {path} has an unknown parameter, {name}. Upgrade kernelcoreset.")
         instance._set(**{name: Kernel.from_dict(value) if name == "kernel" else value})
 
 

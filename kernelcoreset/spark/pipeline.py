@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,21 +12,22 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.choosing import choose_sigma
 from kernelcoreset.coreset import Coreset
-from kernelcoreset.errors import DataError
+from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct
-from kernelcoreset.spark.columns import BatchReader, Layout, layout_of, refuse_bad_rows, selection, why_bad
-from kernelcoreset.spark.labels import LabelSettings
-from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark
+from kernelcoreset.spark.columns import BatchReader, layout_of, quoted, selection, why_bad, with_dimension
+from kernelcoreset.spark.labels import LabelSettings, refuse_taken
+from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.output import check_output, write_output
 from kernelcoreset.spark.source import read_input
 from kernelcoreset.spark.summary import make_probe, observed_labels, read_summary
 
 _SIGMA_SAMPLE = 2_000
+_REASON = "reason"
 
 
 class Input:
@@ -45,21 +46,16 @@ class Input:
         if wanted.scan == "spark" or wanted.path is None or wanted.format != "parquet" or wanted.where is not None:
             return None
         # Files that this machine can open are sure to be the workers' too only where the workers are on it.
-        local = self.spark.conf.get("spark.master", "").startswith("local")
+        local = (self.spark.conf.get("spark.master", None) or "").startswith("local")
         files = direct.local_files(self.frame) if local or wanted.scan == "direct" else None
         readable = all(direct.can_read(self.frame.schema[name].dataType) for name in self.layout.features)
-        found = direct.plan_runs(files, self.columns) if files and readable else None
+        found = direct.plan_runs(files, self.layout.columns) if files and readable else None
         if found is None and wanted.scan == "direct":
             raise DataError(
                 f'`input.scan` = "direct" needs plain local Parquet files that hold all columns; {wanted.path} '
                 'does not. Use "auto" or "spark".'
             )
         return found or None
-
-    @property
-    def columns(self) -> list[str]:
-        """Features, then weight, then id, by name."""
-        return [*self.layout.features, *(name for name in (self.settings.weight_col, self.settings.id_col) if name)]
 
 
 def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
@@ -84,9 +80,22 @@ def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
     }
 
 
+def check(spark: SparkSession, settings: Settings) -> None:
+    """Refuse at once what the last step of a job would refuse after all the others."""
+    output = settings.output
+    check_output(spark, output)
+    there = Input(spark, settings).frame.columns
+    refuse_taken(there, output.new_columns)
+    wanted = {*(output.columns or ()), *output.partition_by} - set(output.new_columns)
+    missing = sorted(wanted - set(there))
+    if missing:
+        raise SettingError(f"Columns missing: {', '.join(missing)}. There are: {', '.join(there)}.")
+    if settings.input.bad_rows == "quarantine" and _REASON in there:
+        raise SettingError(f"Column {_REASON} is there already: quarantined rows need that name. Rename it.")
+
+
 def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset:
     """Read all rows once and return their coreset; bad rows by the policy of the settings."""
-    check_output(settings.output)
     data = Input(spark, settings)
     kernel = _kernel(data, settings)
     record.add(kernel=repr(kernel))
@@ -97,16 +106,12 @@ def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset
         z=settings.coreset.z,
         seed=settings.coreset.seed,
         leaf_size=settings.coreset.leaf_size or 4 * settings.coreset.coreset_size,
-        layout=data.layout,
-        weight_name=settings.input.weight_col or "weight",
+        layout=with_dimension(data.frame, data.layout),
     )
     with record.stage("leaves"):
         found = _leaves(data, leaf_settings)
-    record.add(rows=found.rows, bad_rows=found.bad_rows, bad_columns=found.bad_columns, leaves=found.leaves)
-    if settings.input.bad_rows == "fail":
-        refuse_bad_rows(found.bad_columns, found.bad_rows, found.rows)
-    if not found.coresets:
-        raise DataError(f"There is no row to cluster: {found.rows:,} rows read, {found.bad_rows:,} of them bad.")
+    record.add(rows=found.rows, bad_rows=found.bad.rows, bad_columns=found.bad.counts, leaves=found.leaves)
+    refuse_unusable(found, settings.input.bad_rows)
     with record.stage("merge"):
         coreset = merge_leaves(found, leaf_settings)
     record.add(coreset_points=len(coreset), coreset_weight=float(coreset.weights.sum()))
@@ -118,6 +123,8 @@ def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset
 
 def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKMeansModel:
     """Return the clustering of a coreset; no rows are read."""
+    if "kernel" not in coreset.settings:
+        raise DataError("The coreset does not say which kernel it was built with. Build it with build-coreset.")
     kernel = Kernel.from_dict(coreset.settings["kernel"])
     model = KernelKMeansModel.fit_coreset(
         coreset,
@@ -137,19 +144,18 @@ def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKM
 
 def assign(spark: SparkSession, model: KernelKMeansModel, settings: Settings, record: RunRecord) -> None:
     """Label every row, write the result, and measure the solution on all rows in the same pass."""
-    check_output(settings.output)
+    check(spark, settings)
     data = Input(spark, settings)
     bad_rows, output = settings.input.bad_rows, settings.output
     frame = data.frame
     if bad_rows == "quarantine":
-        reason = why_bad(frame, data.layout, settings.input.weight_col)
-        bad = frame.withColumn("reason", reason).where(F.col("reason").isNotNull())
+        reason = why_bad(frame, replace(data.layout, dimension=model.coreset.points.shape[1]))
+        bad = frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
         bad.write.mode("overwrite").parquet(str(settings.input.quarantine_path))
     label_settings = LabelSettings(
         model.centers,
         model.z,
         data.layout,
-        settings.input.weight_col,
         prediction_col=output.prediction_col,
         distance_col=output.distance_col,
         margin_col=output.margin_col,
@@ -159,21 +165,18 @@ def assign(spark: SparkSession, model: KernelKMeansModel, settings: Settings, re
     probe = make_probe(model, settings.input.weight_col is not None, wanted.center_sets, wanted.fraction, wanted.seed)
     labelled, observation = observed_labels(frame, label_settings, probe)
     if output.columns:
-        labelled = labelled.select(*output.columns, *output.new_columns)
+        labelled = labelled.select(*[quoted(name) for name in (*output.columns, *output.new_columns)])
     with record.stage("write"):
         write_output(labelled, output)
     record.add(**asdict(read_summary(observation, model, probe)), output=output.path or output.table)
 
 
 def _leaves(data: Input, settings: LeafSettings) -> Leaves:
-    dimension = len(data.layout.features)
     runs = data.runs
     if runs is None:
-        rows = leaves_by_spark(data.frame, settings, data.settings.weight_col, data.settings.id_col)
-        return gather(rows, settings, dimension)
+        return gather(leaves_by_spark(data.frame, settings), settings)
     id_type = data.frame.schema[data.settings.id_col].dataType if data.settings.id_col else None
-    rows = direct.leaves_by_files(data.spark, runs, settings, data.columns, id_type)
-    return gather(rows, settings, dimension, most_leaves=len(runs))
+    return gather(direct.leaves_by_files(data.spark, runs, settings, id_type), settings, most_leaves=len(runs))
 
 
 def _kernel(data: Input, settings: Settings) -> Kernel:
@@ -181,17 +184,17 @@ def _kernel(data: Input, settings: Settings) -> Kernel:
     rule = settings.kernel.sigma_rule
     if rule is None:
         return settings.kernel.build()
-    columns = selection(data.frame, data.layout, None, None)
-    sample = data.frame.select(*columns).orderBy(F.rand(settings.coreset.seed)).limit(_SIGMA_SAMPLE).toArrow()
-    reader = BatchReader(_features_only(data.layout))
+    layout = replace(with_dimension(data.frame, data.layout), weight_col=None, id_col=None)
+    seed = settings.coreset.seed
+    # Random by where a row stands in its file, so that the direct scan stays the same at any layout of partitions.
+    place = F.xxhash64(F.lit(seed), "_metadata.file_name", "_metadata.row_index") if data.runs else F.rand(seed)
+    placed = data.frame.select(*selection(data.frame, layout), place.alias("place"))
+    sample = placed.orderBy("place").limit(_SIGMA_SAMPLE).drop("place").toArrow()
+    reader = BatchReader(layout)
     points = []
     for batch in sample.to_batches():
         found, _, good = reader.read(batch.columns)
         points.append(found.T if good is None else found.T[good])
     if not sum(map(len, points)):
         raise DataError("`kernel.sigma` cannot be chosen: there is no row that can be used.")
-    return settings.kernel.build(sigma=choose_sigma(np.concatenate(points), rule, seed=settings.coreset.seed))
-
-
-def _features_only(layout: Layout) -> Layout:
-    return Layout(layout.features, layout.is_array, with_weights=False, with_ids=False)
+    return settings.kernel.build(sigma=choose_sigma(np.concatenate(points), rule, seed=seed))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.errors import DataError, KernelCoresetError, SettingError
 from kernelcoreset.sections import InputSettings
 
 _DEMO_BLOCK = 65_536
+_CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # how Spark's messages begin
 _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "SCHEMA_NOT_FOUND")
 
 
@@ -24,8 +25,11 @@ def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> D
         if settings.where is not None:
             frame = frame.where(settings.where)
         frame.schema  # noqa: B018  on Spark Connect nothing is looked up before this
-    except (AnalysisException, ParseException) as error:
-        raise _in_one_line(error, settings) from None
+    except Exception as error:  # some of Spark's errors come as py4j's, which Spark Connect does not have
+        known = _in_one_line(error, settings)
+        if known is None:
+            raise
+        raise known from None
     return frame
 
 
@@ -40,16 +44,20 @@ def _open(spark: SparkSession, settings: InputSettings, seed: int) -> DataFrame:
     return spark.range(rows).mapInArrow(_demo_of(seed), "longitude double, latitude double")
 
 
-def _in_one_line(error: Exception, settings: InputSettings) -> Exception:
-    condition = getattr(error, "getCondition", lambda: None)() or ""
-    first_line = str(error).strip().splitlines()[0]
+def _in_one_line(error: Exception, settings: InputSettings) -> KernelCoresetError | None:
+    found = _CONDITION.search(str(error))
+    if found is None:
+        return None
+    condition, line = found.groups()
     if condition.startswith(_MISSING):
         place = settings.path or settings.table or settings.query
-        return DataError(f"The input {place!r} was not found or is empty. {first_line}")
-    return SettingError(f"Spark cannot make sense of the input: {first_line}")
+        return DataError(f"The input {place!r} was not found or is empty. {line}")
+    if condition.startswith("FAILED_READ_FILE"):
+        return DataError(f"A file of the input {settings.path!r} cannot be read: {line}")
+    return SettingError(f"Spark cannot make sense of the input: {line}")
 
 
-def _demo_of(seed: int):  # type: ignore[no-untyped-def]
+def _demo_of(seed: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             points = demo_points(batch.column(0).to_numpy(), seed)

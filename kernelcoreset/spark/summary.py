@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.model import KernelKMeansModel
+from kernelcoreset.spark.columns import quoted
 from kernelcoreset.spark.labels import TALLY, LabelSettings, Probe, Tally, label_rows
 
 _CENTER_SETS = 100
@@ -68,7 +69,10 @@ def observed_labels(frame: DataFrame, settings: LabelSettings, probe: Probe | No
     """Return the labelled rows, and the observation that holds their tally once they have been written."""
     labelled = label_rows(frame, replace(settings, tally=True, probe=probe))
     observation = Observation()
-    return labelled.observe(observation, F.collect_list(TALLY).alias("tallies")).drop(TALLY), observation
+    observed = labelled.observe(observation, F.collect_list(TALLY).alias("tallies")).drop(TALLY)
+    if settings.drop_bad_rows:
+        observed = observed.where(F.col(quoted(settings.prediction_col)) >= 0)
+    return observed, observation
 
 
 def read_summary(observation: Observation, model: KernelKMeansModel, probe: Probe | None) -> KernelKMeansSummary:
@@ -90,7 +94,7 @@ def read_summary(observation: Observation, model: KernelKMeansModel, probe: Prob
 
 def summarize(frame: DataFrame, model: KernelKMeansModel, settings: LabelSettings) -> KernelKMeansSummary:
     """Return the summary of a model on the rows of a frame; nothing is written."""
-    probe = make_probe(model, settings.weight_col is not None)
+    probe = make_probe(model, settings.layout.weight_col is not None)
     labelled, observation = observed_labels(frame, settings, probe)
     labelled.write.format("noop").mode("overwrite").save()
     return read_summary(observation, model, probe)

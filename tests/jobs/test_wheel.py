@@ -1,0 +1,88 @@
+"""The wheel, installed where nothing of this project can be seen, runs the same jobs."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import kernelcoreset
+from tests.environments import lend_packages, make_environment
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = """
+[input]
+demo_rows = 3_000
+[kernel]
+name = "Gaussian"
+sigma = 50.0
+[coreset]
+k = 3
+coreset_size = 100
+[output]
+path = "labels"
+"""
+
+
+def call(*command, cwd):
+    """Run a command, with nothing in its environment that would lead it back here."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_", "PYTHON"))
+    }
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """An environment with the wheel; the packages it depends on are lent, since fetching them takes minutes."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    call(*pip, "wheel", ROOT, "--no-deps", "--wheel-dir", folder, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    python = make_environment(folder / "environment")
+    # Before the packages are lent: pip must not see, and replace, the install of this project among them.
+    call(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    lend_packages(folder / "environment")
+    return folder / "environment"
+
+
+def test_the_wheel_brings_all_entry_points_and_itself(installed, tmp_path):
+    where = call(installed / "bin" / "python", "-c", "import kernelcoreset as kc; print(kc.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(installed)
+    for name in ("build-coreset", "cluster", "assign", "run"):
+        version = call(installed / "bin" / f"kernelcoreset-{name}", "--version", cwd=tmp_path)
+        assert version.strip() == f"kernelcoreset {kernelcoreset.__version__}"
+
+
+def test_a_whole_run_from_the_wheel(installed, tmp_path):
+    lend_machine_code(installed)
+    (tmp_path / "demo.toml").write_text(SETTINGS)
+    said = call(installed / "bin" / "kernelcoreset-run", "--config", "demo.toml", cwd=tmp_path)
+    assert "rows         3,000\n" in said
+    rows = pq.read_table(tmp_path / "labels")
+    assert rows.column_names == ["longitude", "latitude", "prediction", "distance"]
+    assert (len(rows), set(rows["prediction"].to_pylist())) == (3_000, {0, 1, 2})
+    record = json.loads((tmp_path / "labels.run.json").read_text())
+    assert (record["status"], record["rows"], sum(record["cluster_sizes"])) == ("done", 3_000, 3_000)
+    assert record["versions"]["kernelcoreset"] == kernelcoreset.__version__
+
+
+def lend_machine_code(installed):
+    """Copy what numba has compiled of the same sources already: doing it again would take most of a minute."""
+    package = next(installed.glob("lib/python*/site-packages/kernelcoreset"))
+    for kept in (ROOT / "kernelcoreset").rglob("*.nb[ic]"):
+        place = package / kept.relative_to(ROOT / "kernelcoreset")
+        place.parent.mkdir(exist_ok=True)
+        shutil.copy(kept, place)

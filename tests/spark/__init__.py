@@ -1,0 +1,1 @@
+"""Tests on a real Spark: classic in this process, Spark Connect in one of its own."""

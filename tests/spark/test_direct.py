@@ -1,0 +1,175 @@
+"""The direct scan: tasks read Parquet row groups themselves."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kernelcoreset import Coreset, DataError, SettingError
+from kernelcoreset.record import RunRecord
+from kernelcoreset.settings import Settings
+from kernelcoreset.spark import direct, pipeline
+from tests.spark.conftest import table_of
+
+
+@pytest.fixture
+def files(points, tmp_path):
+    """Three files of unequal size, in row groups of 50."""
+    folder = tmp_path / "points"
+    folder.mkdir()
+    table = table_of(points)
+    table = table.append_column("v", pa.array(points.tolist(), pa.list_(pa.float32())))
+    for number, (start, rows) in enumerate([(0, 330), (330, 70), (400, 200)]):
+        pq.write_table(table.slice(start, rows), folder / f"part-{number} a.parquet", row_group_size=50)
+    return folder
+
+
+def settings_for(path, kernel=None, coreset=None, **options):
+    return Settings.from_dict(
+        {
+            "input": {"path": str(path), "features": ["x", "y"]} | options,
+            "kernel": kernel or {"name": "Gaussian", "sigma": 5.0},
+            "coreset": {"k": 3, "coreset_size": 60} | (coreset or {}),
+        }
+    )
+
+
+def build(spark, settings):
+    record = RunRecord("build", settings, "record.json")
+    return pipeline.build(spark, settings, record), record.to_dict()
+
+
+def same(one: Coreset, other: Coreset):
+    return one.points.tobytes() == other.points.tobytes() and one.weights.tobytes() == other.weights.tobytes()
+
+
+def test_leaves_are_runs_of_row_groups(files, monkeypatch):
+    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    paths = sorted(map(str, files.iterdir()))
+    runs = direct.plan_runs(paths, ["x"])
+    assert [(Path(run.file).name[5], run.first, run.last, run.rows) for run in runs] == [
+        ("0", 0, 1, 100),
+        ("0", 2, 3, 100),
+        ("0", 4, 5, 100),
+        ("0", 6, 6, 30),
+        ("1", 0, 1, 70),
+        ("2", 0, 1, 100),
+        ("2", 2, 3, 100),
+    ]
+    assert direct.plan_runs(paths, ["x", "elsewhere"]) is None
+
+
+@pytest.mark.parametrize("sigma", [5.0, "median"])
+def test_the_same_result_at_any_layout(spark, files, monkeypatch, sigma):
+    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    settings = settings_for(files, kernel={"name": "Gaussian", "sigma": sigma})
+    one, record = build(spark, settings)
+    assert (record["rows"], record["leaves"]) == (600, 7)
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "4000")
+    assert pipeline.Input(spark, settings).frame.rdd.getNumPartitions() > 3
+    other, again = build(spark, settings)
+    assert same(one, other)
+    assert record["kernel"] == again["kernel"]
+
+
+def test_any_order_and_number_of_tasks_gives_the_same_leaves(spark, files, monkeypatch):
+    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    one, _ = build(spark, settings_for(files))
+    monkeypatch.setattr(direct, "MOST_TASKS", 2)
+    assert same(one, build(spark, settings_for(files))[0])
+
+
+def test_auto_takes_the_direct_way_here(spark, files):
+    assert len(pipeline.Input(spark, settings_for(files)).runs) == 3
+    assert pipeline.plan(spark, settings_for(files))["scan"] == "direct"
+    assert pipeline.plan(spark, settings_for(files, scan="spark"))["scan"] == "spark"
+
+
+def test_the_direct_way_keeps_what_spark_keeps(spark, files):
+    """A coreset as large as the data is the data, whichever way it was read."""
+    options = {"weight_col": "w", "id_col": "name", "coreset": {"coreset_size": 600}}
+    read = {}
+    for scan in ("direct", "spark"):
+        for features in (["x", "y"], "v"):
+            coreset, _ = build(spark, settings_for(files, features=features, scan=scan, **options))
+            order = np.argsort(coreset.ids)
+            read[scan, str(features)] = coreset.points[order], coreset.weights[order], coreset.ids[order]
+    for features in ("['x', 'y']", "v"):
+        for one, other in zip(read["direct", features], read["spark", features], strict=True):
+            np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(read["direct", "v"][0], read["direct", "['x', 'y']"][0], rtol=1e-6)
+
+
+def test_bad_rows_are_found_on_the_direct_way(spark, tmp_path):
+    pq.write_table(pa.table({"x": [1, None, 2**60 + 1, 4], "y": [1.0, 2.0, 3.0, float("nan")]}), tmp_path / "a.parquet")
+    settings = settings_for(tmp_path / "a.parquet", scan="direct")
+    with pytest.raises(DataError, match=r"2 of 4 rows cannot be used .* by column: x: 1, y: 1"):
+        build(spark, settings)
+    coreset, record = build(spark, settings_for(tmp_path / "a.parquet", scan="direct", bad_rows="drop"))
+    assert (record["bad_rows"], coreset.points.tolist()) == (2, [[1.0, 1.0], [2.0**60, 3.0]])
+
+
+def test_names_with_dots_on_the_direct_way(spark, tmp_path):
+    pq.write_table(pa.table({"a.x": [1.0, 2.0], "a b": [1.0, 3.0]}), tmp_path / "a.parquet")
+    coreset, _ = build(spark, settings_for(tmp_path / "a.parquet", scan="direct", features=["a.x", "a b"]))
+    assert coreset.points.tolist() == [[1.0, 1.0], [2.0, 3.0]]
+
+
+def test_columns_in_folder_names_are_read_by_spark(spark, frame, tmp_path):
+    parts = str(tmp_path / "parts")
+    frame.selectExpr("x", "y", "cast(id % 2 as int) half").write.partitionBy("half").parquet(parts)
+    settings = settings_for(parts, features=["x", "y", "half"])
+    assert pipeline.Input(spark, settings).runs is None
+    assert build(spark, settings)[0].points.shape[1] == 3
+    message = r'`input.scan` = "direct" needs plain local Parquet files that hold all columns; .*parts does not'
+    with pytest.raises(DataError, match=message):
+        build(spark, settings_for(parts, features=["x", "y", "half"], scan="direct"))
+
+
+def test_a_filter_is_left_to_spark(spark, files):
+    settings = settings_for(files, where="id < 100")
+    assert pipeline.Input(spark, settings).runs is None
+    assert build(spark, settings)[1]["rows"] == 100
+    with pytest.raises(SettingError, match="reads whole Parquet files"):
+        settings_for(files, where="id < 100", scan="direct")
+
+
+def test_other_formats_are_left_to_spark(spark, frame, tmp_path):
+    frame.select("x", "y").write.json(str(tmp_path / "rows"))
+    settings = settings_for(tmp_path / "rows", format="json")
+    assert pipeline.Input(spark, settings).runs is None
+    assert build(spark, settings)[1]["rows"] == 600
+
+
+def test_a_file_that_is_no_parquet_file(spark, files):
+    (files / "part-1 a.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(DataError, match=r"part-1 a.parquet is not a readable Parquet file .* Write it again"):
+        build(spark, settings_for(files))
+    with pytest.raises(DataError, match=r"A file of the input .*parquet' cannot be read: .*part-1"):
+        build(spark, settings_for(files / "part-1 a.parquet"))
+
+
+def test_a_file_damaged_in_the_middle(spark, files):
+    path = files / "part-0 a.parquet"
+    content = bytearray(path.read_bytes())
+    content[4:4000] = b"\xff" * 3996
+    path.write_bytes(content)
+    with pytest.raises(Exception, match=r"DataError: .*part-0 a.parquet is not a readable Parquet file"):
+        build(spark, settings_for(files))
+
+
+def test_files_without_rows(spark, points, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    pq.write_table(table_of(points[:0]), empty / "a.parquet")
+    with pytest.raises(DataError, match="There is no row to cluster: 0 rows read"):
+        build(spark, settings_for(empty))
+    pq.write_table(table_of(points), empty / "b.parquet")
+    assert build(spark, settings_for(empty))[1]["rows"] == 600
+
+
+def test_the_record_is_plain(spark, files):
+    json.dumps(build(spark, settings_for(files))[1], allow_nan=False)

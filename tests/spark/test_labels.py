@@ -1,0 +1,183 @@
+"""Labels for every row, and what is measured on the way."""
+
+import datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from chispa import assert_df_equality
+from pyspark.ml.linalg import Vectors
+
+import kernelcoreset as kc
+from kernelcoreset import SettingError
+from kernelcoreset.spark.columns import layout_of
+from kernelcoreset.spark.labels import LabelSettings, label_rows
+from kernelcoreset.spark.summary import make_probe, observed_labels, read_summary
+from tests.spark.conftest import table_of
+
+
+@pytest.fixture(scope="module")
+def model(points):
+    kernel = kc.Gaussian(sigma=5.0)
+    return kc.KernelKMeansModel.fit_coreset(kc.build_coreset(points, 3, kernel, 60, seed=0), 3, kernel, seed=0)
+
+
+def settings_for(frame, model, features=("x", "y"), weight_col=None, **options):
+    return LabelSettings(model.centers, model.z, layout_of(frame, features, weight_col), **options)
+
+
+def summary_of(frame, settings, model, **options):
+    """The rows as a writer would get them, and the summary."""
+    probe = make_probe(model, settings.layout.weight_col is not None, **options)
+    labelled, observation = observed_labels(frame, settings, probe)
+    return labelled.toArrow(), read_summary(observation, model, probe)
+
+
+def test_labels_are_those_of_the_numpy_face(frame, points, model):
+    table = label_rows(frame, settings_for(frame, model, margin_col="margin")).toArrow().sort_by("id")
+    expected = model.label(points, margins=True)
+    np.testing.assert_array_equal(table["prediction"], expected.labels)
+    np.testing.assert_allclose(table["distance"], expected.distances, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(table["margin"], expected.margins, rtol=1e-9, atol=1e-9)
+    assert table.column_names == ["id", "x", "y", "w", "name", "prediction", "distance", "margin"]
+
+
+@pytest.mark.parametrize("kind", ["array<float>", "decimal(20, 12)", "float"])
+def test_features_of_other_types_get_the_same_labels(frame, points, model, kind):
+    if kind.startswith("array"):
+        other, features = frame.selectExpr("id", f"cast(array(x, y) as {kind}) v"), "v"
+    else:
+        other, features = frame.selectExpr("id", f"cast(x as {kind}) x", f"cast(y as {kind}) y"), ("x", "y")
+    table = label_rows(other, settings_for(other, model, features)).toArrow().sort_by("id")
+    np.testing.assert_array_equal(table["prediction"], model.predict(points))
+
+
+def test_other_columns_come_through_as_they_are(spark, model):
+    moment = datetime.datetime(2026, 3, 29, 1, 30, 0, 123456)
+    schema = (
+        "x double not null, y float, text string, bytes binary, flag boolean, moment timestamp, local timestamp_ntz, "
+        "day date, money decimal(20, 5), point struct<a: int, b: struct<c: string>>, many array<struct<d: long>>, "
+        "map map<string, array<double>>, span interval day to second, `a.b c` short, empty void"
+    )
+    full = (
+        *(1.0, 2.0, "ä'\"", b"\x00\xff", True, moment, moment, moment.date(), Decimal("-1.50000")),
+        *((1, ("z",)), [(2,), None], {"k": [1.0, None]}, datetime.timedelta(seconds=1.5), 3, None),
+    )
+    rows = [full, (4.0, 5.0, *[None] * 13)]
+    mixed = spark.createDataFrame(rows, schema).drop("empty").coalesce(1)
+    out = label_rows(mixed, settings_for(mixed, model))
+    assert_df_equality(out.drop("prediction", "distance"), mixed)
+    assert [(field.name, field.dataType.simpleString()) for field in out.schema.fields[-2:]] == [
+        ("prediction", "int"),
+        ("distance", "double"),
+    ]
+
+
+def test_vectors_come_back_as_vectors(spark, model):
+    rows = [(1, Vectors.dense([1.0, 2.0]), None), (2, Vectors.sparse(2, [1], [3.0]), Vectors.sparse(9, [1], [1.0]))]
+    mixed = spark.createDataFrame(rows, ["id", "v", "o.ther"])
+    out = label_rows(mixed, settings_for(mixed, model, "v"))
+    assert [field.dataType for field in out.schema.fields[:3]] == [field.dataType for field in mixed.schema.fields]
+    assert [tuple(row)[:3] for row in out.orderBy("id").collect()] == rows
+    np.testing.assert_array_equal(
+        [row.prediction for row in out.orderBy("id").collect()], model.predict([[1.0, 2.0], [0.0, 3.0]])
+    )
+
+
+def test_metadata_of_columns_is_kept(frame, model):
+    noted = frame.withMetadata("x", {"unit": "km"})
+    assert label_rows(noted, settings_for(noted, model)).schema["x"].metadata == {"unit": "km"}
+
+
+@pytest.mark.parametrize("taken", ["prediction", "Distance"])
+def test_new_columns_must_have_new_names(frame, model, taken):
+    other = frame.withColumnRenamed("name", taken)
+    with pytest.raises(SettingError, match=rf"(?i)Columns are there already: {taken}. Choose other names for the new"):
+        label_rows(other, settings_for(other, model))
+
+
+def test_a_model_of_another_dimension(frame, model):
+    message = r"The model has 2 features; got 3 \(x, y, w\)\. Use the columns it was fitted on, in that order"
+    with pytest.raises(SettingError, match=message):
+        label_rows(frame, settings_for(frame, model, ("x", "y", "w")))
+
+
+@pytest.mark.parametrize("weight_col", [None, "w"])
+def test_what_is_measured_is_what_numpy_measures(frame, points, model, weight_col):
+    weights = np.asarray(table_of(points)["w"]) if weight_col else np.ones(600)
+    spread = frame.repartition(9, "name")
+    table, summary = summary_of(spread, settings_for(spread, model, weight_col=weight_col), model, fraction=1.0)
+    labels = model.predict(points)
+    assert "__kc_tally" not in table.column_names
+    assert (summary.rows, summary.bad_rows, table.num_rows) == (600, 0, 600)
+    assert summary.cost == pytest.approx(model.cost(points, weights), rel=1e-9)
+    assert summary.coreset_cost == model.solution.cost
+    assert summary.cluster_sizes == np.bincount(labels).tolist()
+    assert summary.cluster_weights == pytest.approx(np.bincount(labels, weights).tolist())
+    assert sum(summary.cluster_costs) == pytest.approx(summary.cost)
+    probe = make_probe(model, weight_col is not None, fraction=1.0)
+    truth = kc.center_set_costs(points, probe.center_sets, model.kernel, weights=weights)
+    estimate = kc.center_set_costs(model.coreset.points, probe.center_sets, model.kernel, weights=model.coreset.weights)
+    assert summary.certificate == {
+        "largest_error": pytest.approx(np.abs(estimate / truth - 1).max()),
+        "center_sets": 100,
+        "fraction": 1.0,
+        "sampled_rows": 600,
+        "standard_error": 0.0,
+    }
+
+
+def test_a_share_of_the_rows_has_a_standard_error(frame, model):
+    settings = settings_for(frame, model)
+    whole = summary_of(frame, settings, model, fraction=1.0)[1].certificate
+    part = summary_of(frame, settings, model, fraction=0.5)[1].certificate
+    again = summary_of(frame, settings, model, fraction=0.5)[1].certificate
+    assert part == again
+    assert 230 < part["sampled_rows"] < 370  # 300 +- 12: six standard deviations
+    assert 0 < part["standard_error"] < 0.2
+    # The seed is fixed, so this either always holds or never; by chance it fails with probability below 1e-6.
+    assert abs(part["largest_error"] - whole["largest_error"]) < 5 * part["standard_error"]
+    assert summary_of(frame, settings, model, center_sets=0)[1].certificate is None
+
+
+def test_empty_partitions_are_measured_too(frame, model):
+    lonely = frame.where("id < 3").repartition(6, "name")
+    table, summary = summary_of(lonely, settings_for(lonely, model), model)
+    assert (table.num_rows, summary.rows, sum(summary.cluster_sizes)) == (3, 3, 3)
+    nothing = frame.where("id < 0")
+    table, summary = summary_of(nothing, settings_for(nothing, model), model)
+    assert (table.num_rows, summary.rows, summary.cost, summary.certificate["largest_error"]) == (0, 0, 0.0, None)
+
+
+def test_bad_rows_stop_the_labelling(spark, model):
+    holed = spark.createDataFrame(pa.table({"x": [1.0, None, 3.0], "y": [1.0, 2.0, None]})).coalesce(1)
+    with pytest.raises(
+        Exception, match=r"DataError: 2 of 3 rows cannot be used .* in partition 0, so far; by column: x: 1, y"
+    ):
+        label_rows(holed, settings_for(holed, model)).collect()
+
+
+@pytest.mark.parametrize("bad", [slice(300, 600), slice(0, 600), slice(100, 101), slice(0, 300)])
+def test_bad_rows_left_out_are_all_counted(spark, points, model, bad):
+    """Whole batches of 128 rows, and whole partitions, may be bad."""
+    holed = points.copy()
+    holed[bad, 0] = np.nan
+    frame = spark.createDataFrame(table_of(holed)).repartitionByRange(2, "id")
+    count = bad.stop - bad.start
+    table, summary = summary_of(frame, settings_for(frame, model, drop_bad_rows=True), model)
+    good = np.isfinite(holed).all(axis=1)
+    assert (table.num_rows, summary.rows, summary.bad_rows) == (600 - count, 600, count)
+    assert sorted(table["id"].to_pylist()) == np.flatnonzero(good).tolist()
+    assert summary.cost == pytest.approx(model.cost(points[good]) if good.any() else 0.0)
+    plain = label_rows(frame, settings_for(frame, model, drop_bad_rows=True))
+    assert plain.count() == 600 - count
+
+
+def test_errors_of_a_kernel_reach_the_user(spark, points):
+    kernel = kc.Polynomial(degree=4)
+    coreset = kc.build_coreset(points, 2, kernel, 20, seed=0)
+    model = kc.KernelKMeansModel.fit_coreset(coreset, 2, kernel, seed=0)
+    huge = spark.createDataFrame(pa.table({"x": [1e90], "y": [1e90]}))
+    with pytest.raises(Exception, match="KernelError"):
+        label_rows(huge, settings_for(huge, model)).collect()
