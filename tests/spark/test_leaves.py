@@ -77,9 +77,11 @@ def test_any_layout_keeps_weight_and_cost(frame, points, layout):
     found, settings = gathered(layout(frame))
     coreset = merge.merge_leaves(found, settings)
     assert (found.rows, found.bad.rows) == (600, 0)
-    assert coreset.weights.sum() == pytest.approx(600, rel=0.1)  # right in expectation; 60 draws
+    assert coreset.weights.sum() == pytest.approx(
+        600, rel=0.05
+    )  # right in expectation; of 300 seeds the worst is off by 0.017
     assert len(coreset) <= 60
-    assert largest_error(points, coreset) < 0.2  # 60 points drawn evenly err by about 0.05
+    assert largest_error(points, coreset) < 0.12  # of 300 single draws of 60 points the worst errs by 0.076
 
 
 def test_leaves_that_fit_are_the_points_themselves(frame, points):
@@ -116,15 +118,22 @@ def test_an_id_that_is_null(frame):
         gathered(holed, id_col="id")
 
 
-def test_merging_on_executors_loses_little(frame, points, small_budget):
+def test_merging_on_executors_loses_little(frame, points, request):
+    """Measured over 15 seeds, the mean error is about 0.03 either way, the largest of 300 single draws 0.076."""
     spread = frame.repartition(12, "name")
-    found, settings = gathered(spread)
-    assert len(found.coresets) <= 2
-    assert (found.leaves, found.rows) == (12, 600)
-    coreset = merge.merge_leaves(found, settings)
-    assert coreset.weights.sum() == pytest.approx(600, rel=0.1)  # right in expectation; 60 draws
-    assert largest_error(points, coreset) < 0.25
-    assert same(coreset, merge.merge_leaves(*gathered(spread)))
+    on_driver = [largest_error(points, built(spread, seed=seed)) for seed in range(4)]
+    request.getfixturevalue("small_budget")
+    on_executors = []
+    for seed in range(4):
+        found, settings = gathered(spread, seed=seed)
+        assert len(found.coresets) <= 2
+        assert (found.leaves, found.rows) == (12, 600)
+        coreset = merge.merge_leaves(found, settings)
+        assert coreset.weights.sum() == pytest.approx(600, rel=0.05)
+        on_executors.append(largest_error(points, coreset))
+    assert np.mean(on_executors) < 1.5 * np.mean(on_driver)
+    assert max(on_executors) < 0.1
+    assert same(coreset, merge.merge_leaves(*gathered(spread, seed=seed)))
 
 
 def test_few_leaves_pass_the_executors_unchanged(frame, monkeypatch):
