@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from kernelcoreset.centers import Centers, Labels
 from kernelcoreset.checks import Floats, check_count, check_points, check_weights
 from kernelcoreset.coreset import Coreset
-from kernelcoreset.errors import FormatError
+from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.solve import Solution, solve
 
@@ -143,9 +143,13 @@ class KernelKMeansModel:
 
     def refit(self, k: int | None = None, **options: Any) -> KernelKMeansModel:
         """Return a model for another k, at most the coreset's, from the kept coreset alone; options as in `solve`."""
-        return KernelKMeansModel.fit_coreset(
-            self.coreset, self.k if k is None else k, self.kernel, **{"z": self.z, **options}
-        )
+        k = self.k if k is None else check_count("k", k)
+        most = self.coreset.settings.get("k", k)
+        if k > most:
+            raise SettingError(
+                f"`k` must be at most {most}, the k the coreset was built for; got {k}. Build it for a larger k."
+            )
+        return KernelKMeansModel.fit_coreset(self.coreset, k, self.kernel, **{"z": self.z, **options})
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as a folder: model.json and coreset.parquet, nothing pickled.

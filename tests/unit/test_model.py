@@ -85,6 +85,8 @@ def test_refit_needs_no_data(fitted):
     assert two.k == 2
     assert set(two.predict(points)) == {0, 1}
     assert two.solution.cost > model.solution.cost
+    with pytest.raises(kc.SettingError, match="`k` must be at most 3, the k the coreset was built for; got 4"):
+        model.refit(4)
 
 
 def test_save_and_load_change_nothing(fitted, tmp_path):
