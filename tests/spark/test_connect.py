@@ -42,7 +42,8 @@ def found(kind, points, folder):
     pq.write_table(table_of(holed), folder / "rows.parquet", row_group_size=200)
     pq.write_table(table_of(points), folder / "good.parquet", row_group_size=200)
     (folder / "job.toml").write_text(JOB)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    # SPARK_TESTING lets the Connect server take any free port: the usual one may be taken.
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
     command = [sys.executable, str(ROOT / "tests" / "spark" / "connect_script.py"), kind, str(folder)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]
