@@ -14,8 +14,6 @@ from pyspark.sql.types import StructField, StructType
 from kernelcoreset import SettingError
 from kernelcoreset.spark.columns import BatchReader, layout_of, selection, why_bad, with_dimension
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
-
 FEW = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NUMBERS = st.sampled_from([None, math.nan, math.inf, -math.inf, 0.0, -1.5, 1e308, -1e308, 3.0])
 

@@ -12,8 +12,6 @@ import pytest
 
 from tests.spark.conftest import table_of
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
-
 ROOT = Path(__file__).parents[2]
 JOB = """
 [input]

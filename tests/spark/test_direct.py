@@ -14,8 +14,6 @@ from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct, pipeline
 from tests.spark.conftest import table_of
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
-
 
 @pytest.fixture
 def files(points, tmp_path):

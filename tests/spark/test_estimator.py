@@ -18,10 +18,7 @@ from kernelcoreset.spark import KernelKMeans, KernelKMeansModel
 from tests.spark.conftest import table_of
 
 # Spark's searches leave their thread pools to the garbage collector.
-pytestmark = [
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.filterwarnings("ignore:unclosed running multiprocessing pool:ResourceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed running multiprocessing pool:ResourceWarning")
 
 
 def estimator(**options):

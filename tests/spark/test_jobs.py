@@ -19,8 +19,6 @@ from kernelcoreset.settings import Settings
 from kernelcoreset.spark.source import demo_points, read_input
 from tests.spark.conftest import table_of
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -16,8 +16,6 @@ from kernelcoreset.spark.labels import LabelSettings, label_rows
 from kernelcoreset.spark.summary import make_probe, observed_labels, read_summary
 from tests.spark.conftest import table_of
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
-
 
 @pytest.fixture(scope="module")
 def model(points):

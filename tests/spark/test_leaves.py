@@ -11,8 +11,6 @@ from kernelcoreset.spark.columns import layout_of, with_dimension
 from kernelcoreset.spark.leaves import LeafSettings, leaves_by_spark, refuse_unusable
 from tests.spark.conftest import table_of
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
-
 KERNEL = Gaussian(sigma=5.0)
 
 

@@ -8,8 +8,6 @@ from kernelcoreset import SettingError
 from kernelcoreset.sections import OutputSettings
 from kernelcoreset.spark.output import check_output, write_output
 
-pytestmark = pytest.mark.xdist_group("spark")  # one session for all
-
 
 def fail(batches):
     """Pass the first batch on, then fail."""

@@ -252,16 +252,14 @@ def test_z_below_one(z):
         built(some_points(50, 2), z=z)
 
 
+@pytest.mark.parametrize("draw", ["ordered", "iid"])  # the uniform draw evaluates no kernel
 def test_overflow_of_a_polynomial(draw):
-    if draw == "uniform":
-        pytest.skip("the uniform draw evaluates no kernel")
     with pytest.raises(KernelError, match=r"Polynomial\(degree=4, c=0.0\) overflows.*Scale the points"):
         built(some_points(50, 2) * 1e80, kernel=Polynomial(degree=4), draw=draw)
 
 
+@pytest.mark.parametrize("draw", ["ordered", "iid"])  # the uniform draw evaluates no kernel
 def test_overflow_of_the_cost_only(draw):
-    if draw == "uniform":
-        pytest.skip("the uniform draw evaluates no kernel")
     with pytest.raises(KernelError, match=r"Linear.*overflows for the clustering cost"):
         built(some_points(50, 2) * 1e153, kernel=Linear(), z=8, draw=draw)
 
