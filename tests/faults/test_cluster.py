@@ -15,7 +15,6 @@ from kernelcoreset.model import KernelKMeansModel
 from tests.environments import lend_packages, make_environment
 from tests.faults.standalone import Cluster, listed_processes, wait_until
 
-
 FILES, ROWS = 8, 37_500  # every file is a task of its own
 SETTINGS = """
 [input]
