@@ -1,4 +1,4 @@
-"""The fast scan: tasks open plain Parquet files themselves and read row groups with pyarrow.
+"""The fast scan: tasks open plain Parquet files themselves and read row groups with pyarrow, to build and to label.
 
 A leaf is a run of row groups of one file, cut by the files' own metadata, so the leaves, and with them the result, are
 the same at any number of cores and any layout of partitions.
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlparse
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -22,7 +23,10 @@ from kernelcoreset.spark.columns import Layout
 from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, leaf_row, leaf_schema, spare_collector
 
 _BATCH_ROWS = 131_072
+_BATCH_BYTES = 32 * 1024**2
 _LEAF_ROWS = 1_000_000  # small row groups are read together until they hold about this many rows
+
+_NUMBERS = ("double", "float", "integer", "long", "short", "byte")
 
 
 @dataclass(frozen=True)
@@ -74,42 +78,62 @@ def leaves_by_files(
     """Return leaf rows, one for each run."""
     schema = leaf_schema(id_type)
     arrow_schema = to_arrow_schema(schema)
-    tasks = pa.table(
-        {
-            "leaf": pa.array(range(len(runs)), pa.int64()),
-            "file": [run.file for run in runs],
-            "first": pa.array([run.first for run in runs], pa.int64()),
-            "last": pa.array([run.last for run in runs], pa.int64()),
-        }
-    )
 
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.to_pylist():
-                parts = _read(task["file"], range(task["first"], task["last"] + 1), settings.layout)
-                yield leaf_row(task["leaf"], parts, settings, arrow_schema)
+        for leaf, run in runs_of(batches):
+            yield leaf_row(leaf, _read(run, settings.layout), settings, arrow_schema)
         spare_collector()
 
+    return run_tasks(spark, runs).mapInArrow(build, schema)
+
+
+def run_tasks(spark: SparkSession, runs: Sequence[Run]) -> DataFrame:
+    """Return the runs as rows, for tasks that read them: `runs_of` gives them back there."""
+    table = pa.Table.from_pylist([{"leaf": leaf, **vars(run)} for leaf, run in enumerate(runs)])
     # Every run a task of its own: row groups differ in size, and idle cores take the next.
-    return spark.createDataFrame(tasks).repartition(min(len(runs), MOST_TASKS)).mapInArrow(build, schema)
+    return spark.createDataFrame(table).repartition(min(len(runs), MOST_TASKS))
 
 
-def _read(file: str, groups: range, layout: Layout) -> Iterator[list[pa.Array]]:
+def runs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Run]]:
+    """Yield the runs of a task with their numbers."""
+    for batch in batches:
+        for task in batch.to_pylist():
+            yield task.pop("leaf"), Run(**task)
+
+
+def _read(run: Run, layout: Layout) -> Iterator[list[pa.Array]]:
     """Batches of the layout's columns, numbers as float64."""
     types = [pa.list_(pa.float64()) if layout.is_array else pa.float64()] * layout.width
     types += [] if layout.weight_col is None else [pa.float64()]
-    names = layout.columns
+    types += [] if layout.id_col is None else [None]
+    # As Spark does it: a whole number too large for all its digits is rounded.
+    yield from read_columns(run, layout.columns, types, safe=False)
+
+
+def read_columns(
+    run: Run, names: Sequence[str], types: Sequence[pa.DataType | None], *, safe: bool = True
+) -> Iterator[list[pa.Array]]:
+    """Yield batches of the named columns of a run, each as the type given, or as it is in the file for None."""
     try:
-        with fs.LocalFileSystem().open_input_file(file) as source:
+        with fs.LocalFileSystem().open_input_file(run.file) as source:
             reader = pq.ParquetFile(source)
-            for batch in reader.iter_batches(_BATCH_ROWS, row_groups=list(groups), columns=names, use_threads=False):
+            groups = list(range(run.first, run.last + 1))
+            rows = _batch_rows(reader.metadata, groups)
+            for batch in reader.iter_batches(rows, row_groups=groups, columns=list(names), use_threads=False):
                 arrays = [batch.column(batch.schema.get_field_index(name)) for name in names]
-                for i, kind in enumerate(types):
-                    # As Spark does it: a whole number too large for all its digits is rounded.
-                    arrays[i] = arrays[i] if arrays[i].type == kind else arrays[i].cast(kind, safe=False)
-                yield arrays
+                yield [
+                    array if kind is None or array.type == kind else array.cast(kind, safe=safe)
+                    for array, kind in zip(arrays, types, strict=True)
+                ]
     except (OSError, pa.ArrowInvalid) as error:
-        raise unreadable(file, error) from None
+        raise unreadable(run.file, error) from None
+
+
+def _batch_rows(footer: pq.FileMetaData, groups: Sequence[int]) -> int:
+    """Rows of a batch: as many as usual, fewer where all the columns of a row together are wide."""
+    sizes = [footer.row_group(group) for group in groups]
+    width = sum(group.total_byte_size for group in sizes) / max(1, sum(group.num_rows for group in sizes))
+    return int(np.clip(_BATCH_BYTES / max(width, 1.0), 1, _BATCH_ROWS))
 
 
 def unreadable(file: str, error: Exception) -> DataError:
@@ -119,11 +143,11 @@ def unreadable(file: str, error: Exception) -> DataError:
 
 def can_read(kind: DataType) -> bool:
     """Whether a feature column of this Spark type is the same in the file: numbers and arrays, not ML vectors."""
-    return isinstance(kind, ArrayType) or kind.typeName() in (
-        "double",
-        "float",
-        "integer",
-        "long",
-        "short",
-        "byte",
-    )
+    return isinstance(kind, ArrayType) or kind.typeName() in _NUMBERS
+
+
+def can_copy(kind: DataType) -> bool:
+    """Whether a column of this Spark type can be passed through as the file has it: nothing with a calendar or zone."""
+    if isinstance(kind, ArrayType):
+        return can_copy(kind.elementType)
+    return kind.typeName() in (*_NUMBERS, "string", "boolean", "binary")

@@ -14,6 +14,7 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
 
 from kernelcoreset.centers import Centers, Labels
@@ -22,6 +23,7 @@ from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.quality import center_set_costs
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, quoted
+from kernelcoreset.spark.direct import Run, read_columns, run_tasks, runs_of
 from kernelcoreset.spark.leaves import spare_collector
 
 TALLY = "__kc_tally"
@@ -62,8 +64,10 @@ class LabelSettings:
         return [*fields, StructField(TALLY, StringType())] if self.tally else fields
 
 
-def label_rows(frame: DataFrame, settings: LabelSettings) -> DataFrame:
+def label_rows(frame: DataFrame, settings: LabelSettings, runs: Sequence[Run] | None = None) -> DataFrame:
     """Return the frame's own columns and, for every row, its cluster, its distance and what else was asked for.
+
+    With `runs`, the Parquet files that the frame would read and nothing else, the tasks open them themselves.
 
     With `settings.tally` the last column holds, in the last row of each partition, what was counted there: to be
     read with `observe` on the way to the writer, and dropped before it. A partition of bad rows alone then keeps one of
@@ -75,6 +79,8 @@ def label_rows(frame: DataFrame, settings: LabelSettings) -> DataFrame:
         given = f"{len(settings.layout.features)} ({', '.join(settings.layout.features)})"
         raise SettingError(f"The model has {d} features; got {given}. Use the columns it was fitted on, in that order.")
     settings = replace(settings, layout=replace(settings.layout, dimension=d))
+    if runs is not None:
+        return _label_runs(frame, settings, runs)
     vectors = [field for field in frame.schema.fields if isinstance(field.dataType, VectorUDT)]
     # Vectors do not travel well through Arrow: sparse ones break, so they go as arrays and come back as dense vectors.
     # The names are ours, since mapInArrow does not take one with a dot in it.
@@ -84,8 +90,6 @@ def label_rows(frame: DataFrame, settings: LabelSettings) -> DataFrame:
         StructField(field.name, kind, field.nullable, field.metadata)
         for field, kind in zip(frame.schema.fields, types, strict=True)
     ]
-    schema = StructType([*own, *settings.new_fields])
-
     names = frame.columns
 
     def label(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -95,8 +99,23 @@ def label_rows(frame: DataFrame, settings: LabelSettings) -> DataFrame:
         yield from _label_batches(renamed, settings, partition)
         spare_collector()
 
-    labelled = plain.mapInArrow(label, schema)
+    labelled = plain.mapInArrow(label, StructType([*own, *settings.new_fields]))
     return labelled.withColumns({field.name: _as_vector(field) for field in vectors}) if vectors else labelled
+
+
+def _label_runs(frame: DataFrame, settings: LabelSettings, runs: Sequence[Run]) -> DataFrame:
+    """`label_rows` by the direct scan. Half the time of a pass through Spark is the way from its reader to a task."""
+    names = frame.columns
+    types = [field.type for field in to_arrow_schema(frame.schema)]
+
+    def label(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for leaf, run in runs_of(batches):
+            rows = (pa.RecordBatch.from_arrays(arrays, names=names) for arrays in read_columns(run, names, types))
+            yield from _label_batches(rows, settings, leaf)
+        spare_collector()
+
+    schema = StructType([*frame.schema.fields, *settings.new_fields])
+    return run_tasks(frame.sparkSession, runs).mapInArrow(label, schema)
 
 
 def refuse_taken(there: Sequence[str], new: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -42,20 +43,35 @@ class Input:
     @property
     def runs(self) -> list[direct.Run] | None:
         """The leaves of the direct scan, or None where the rows are to be read through Spark."""
+        readable = all(direct.can_read(self.frame.schema[name].dataType) for name in self.layout.features)
+        found = self._runs(self.layout.columns) if readable else None
+        if found is None and self.settings.scan == "direct":
+            raise DataError(
+                f'`input.scan` = "direct" needs plain local Parquet files that hold all columns; {self.settings.path} '
+                'does not. Use "auto" or "spark".'
+            )
+        return found
+
+    @property
+    def copied_runs(self) -> list[direct.Run] | None:
+        """The runs for a pass that takes all columns along; None where one of them is not to be read by pyarrow."""
+        if not all(direct.can_copy(field.dataType) for field in self.frame.schema.fields):
+            return None
+        return self._runs(self.frame.columns)
+
+    def keep(self, columns: Sequence[str]) -> None:
+        """Read no other columns than these and those of the points."""
+        names = dict.fromkeys([*columns, *self.layout.columns])
+        self.frame = self.frame.select(*[quoted(name) for name in names])
+
+    def _runs(self, columns: Sequence[str]) -> list[direct.Run] | None:
         wanted = self.settings
         if wanted.scan == "spark" or wanted.path is None or wanted.format != "parquet" or wanted.where is not None:
             return None
         # Files that this machine can open are sure to be the workers' too only where the workers are on it.
         local = (self.spark.conf.get("spark.master", None) or "").startswith("local")
         files = direct.local_files(self.frame) if local or wanted.scan == "direct" else None
-        readable = all(direct.can_read(self.frame.schema[name].dataType) for name in self.layout.features)
-        found = direct.plan_runs(files, self.layout.columns) if files and readable else None
-        if found is None and wanted.scan == "direct":
-            raise DataError(
-                f'`input.scan` = "direct" needs plain local Parquet files that hold all columns; {wanted.path} '
-                'does not. Use "auto" or "spark".'
-            )
-        return found or None
+        return (direct.plan_runs(files, columns) or None) if files else None
 
 
 def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
@@ -147,11 +163,12 @@ def assign(spark: SparkSession, model: KernelKMeansModel, settings: Settings, re
     check(spark, settings)
     data = Input(spark, settings)
     bad_rows, output = settings.input.bad_rows, settings.output
-    frame = data.frame
     if bad_rows == "quarantine":
-        reason = why_bad(frame, replace(data.layout, dimension=model.coreset.points.shape[1]))
-        bad = frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
+        reason = why_bad(data.frame, replace(data.layout, dimension=model.coreset.points.shape[1]))
+        bad = data.frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
         bad.write.mode("overwrite").parquet(str(settings.input.quarantine_path))
+    if output.columns:
+        data.keep(output.columns)
     label_settings = LabelSettings(
         model.centers,
         model.z,
@@ -163,7 +180,7 @@ def assign(spark: SparkSession, model: KernelKMeansModel, settings: Settings, re
     )
     wanted = settings.certificate
     probe = make_probe(model, settings.input.weight_col is not None, wanted.center_sets, wanted.fraction, wanted.seed)
-    labelled, observation = observed_labels(frame, label_settings, probe)
+    labelled, observation = observed_labels(data.frame, label_settings, probe, data.copied_runs)
     if output.columns:
         labelled = labelled.select(*[quoted(name) for name in (*output.columns, *output.new_columns)])
     with record.stage("write"):

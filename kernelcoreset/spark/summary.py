@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.spark.columns import quoted
+from kernelcoreset.spark.direct import Run
 from kernelcoreset.spark.labels import TALLY, LabelSettings, Probe, Tally, label_rows
 
 _CENTER_SETS = 100
@@ -65,9 +67,11 @@ def make_probe(
     return Probe(model.coreset.points[chosen], model.kernel, model.z, fraction, seed)
 
 
-def observed_labels(frame: DataFrame, settings: LabelSettings, probe: Probe | None) -> tuple[DataFrame, Observation]:
+def observed_labels(
+    frame: DataFrame, settings: LabelSettings, probe: Probe | None, runs: Sequence[Run] | None = None
+) -> tuple[DataFrame, Observation]:
     """Return the labelled rows, and the observation that holds their tally once they have been written."""
-    labelled = label_rows(frame, replace(settings, tally=True, probe=probe))
+    labelled = label_rows(frame, replace(settings, tally=True, probe=probe), runs)
     observation = Observation()
     observed = labelled.observe(observation, F.collect_list(TALLY).alias("tallies")).drop(TALLY)
     if settings.drop_bad_rows:

@@ -7,6 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from chispa import assert_df_equality
+from pyspark.errors import PythonException
 
 from kernelcoreset import Coreset, DataError, SettingError
 from kernelcoreset.record import RunRecord
@@ -27,9 +29,10 @@ def files(points, tmp_path):
     return folder
 
 
-def settings_for(path, kernel=None, coreset=None, **options):
+def settings_for(path, kernel=None, coreset=None, output=None, **options):
     return Settings.from_dict(
         {
+            "output": output or {},
             "input": {"path": str(path), "features": ["x", "y"]} | options,
             "kernel": kernel or {"name": "Gaussian", "sigma": 5.0},
             "coreset": {"k": 3, "coreset_size": 60} | (coreset or {}),
@@ -173,3 +176,57 @@ def test_files_without_rows(spark, points, tmp_path):
 
 def test_the_record_is_plain(spark, files):
     json.dumps(build(spark, settings_for(files))[1], allow_nan=False)
+
+
+def assign(spark, model, settings):
+    record = RunRecord("assign", settings, "record.json")
+    pipeline.assign(spark, model, settings, record)
+    return spark.read.parquet(settings.output.path), record.to_dict()
+
+
+@pytest.mark.parametrize("bad_rows", ["fail", "drop"])
+def test_labels_of_the_direct_way_are_those_of_spark(spark, points, files, tmp_path, monkeypatch, bad_rows):
+    """All columns come along, in their order, and the same is measured."""
+    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    if bad_rows == "drop":
+        holed = table_of(points).slice(0, 3).set_column(1, "x", pa.array([1.0, None, float("nan")]))
+        holed = holed.append_column("v", pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32())))
+        pq.write_table(holed.select(pq.read_schema(files / "part-0 a.parquet").names), files / "bad.parquet")
+    model, found = None, {}
+    for scan in ("direct", "spark"):
+        settings = settings_for(files, scan=scan, bad_rows=bad_rows, output={"path": str(tmp_path / scan)})
+        model = model or pipeline.cluster(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
+        assert (pipeline.Input(spark, settings).copied_runs is None) == (scan == "spark")
+        found[scan] = assign(spark, model, settings)
+    assert_df_equality(found["direct"][0], found["spark"][0], ignore_row_order=True)
+    for name in ("rows", "bad_rows", "cluster_sizes"):
+        assert found["direct"][1][name] == found["spark"][1][name]
+    assert found["direct"][1]["bad_rows"] == (2 if bad_rows == "drop" else 0)
+    assert found["direct"][1]["cost"] == pytest.approx(found["spark"][1]["cost"], rel=1e-12)
+
+
+def test_columns_with_a_calendar_are_left_to_spark(spark, points, tmp_path):
+    """And are not read at all where the output does not ask for them."""
+    table = table_of(points).append_column("seen", pa.array([0] * len(points), pa.timestamp("us", "UTC")))
+    pq.write_table(table, tmp_path / "rows.parquet")
+    settings = settings_for(tmp_path / "rows.parquet", output={"path": str(tmp_path / "out"), "columns": ["id"]})
+    data = pipeline.Input(spark, settings)
+    assert data.runs is not None
+    assert data.copied_runs is None
+    data.keep(["id"])
+    assert data.frame.columns == ["id", "x", "y"]
+    assert data.copied_runs is not None
+    model = pipeline.cluster(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
+    assert assign(spark, model, settings)[0].columns == ["id", "prediction", "distance"]
+
+
+def test_a_column_that_differs_from_file_to_file_is_not_bent(spark, points, tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    table = table_of(points).select(["x", "y"])
+    pq.write_table(table.append_column("n", pa.array([1] * len(points), pa.int32())), folder / "a.parquet")
+    pq.write_table(table.append_column("n", pa.array([2**40] * len(points), pa.int64())), folder / "b.parquet")
+    settings = settings_for(folder, scan="direct", output={"path": str(tmp_path / "out")})
+    model = pipeline.cluster(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
+    with pytest.raises(PythonException, match=r"b\.parquet is not a readable Parquet file .*1099511627776"):
+        assign(spark, model, settings)
