@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,28 +16,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
 
 from kernelcoreset.centers import Centers, Labels
-from kernelcoreset.checks import Floats
+from kernelcoreset.certificate import Probe, Tally
 from kernelcoreset.errors import DataError, SettingError
-from kernelcoreset.kernels.base import Kernel
-from kernelcoreset.quality import center_set_costs
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, quoted
 from kernelcoreset.spark.direct import Run, read_columns, run_tasks, runs_of
 from kernelcoreset.spark.leaves import spare_collector
 
 TALLY = "__kc_tally"
 NOT_LABELLED = Labels(np.full(1, -1, np.int32), np.zeros(1), np.zeros(1), 0.0, 0.0)
-_GROUPS = 20  # of sampled rows: how their sums differ gives the standard error
-
-
-@dataclass(frozen=True)
-class Probe:
-    """Center sets to be measured on a seeded share of the rows, for the certificate."""
-
-    center_sets: Floats  # shape (m, k, d)
-    kernel: Kernel
-    z: float
-    fraction: float
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -139,7 +123,7 @@ def _label_batches(
     """Label batch after batch; one is held back, so that the last can carry the tally."""
     layout = settings.layout
     reader = BatchReader(layout)
-    tally = Tally.empty(len(settings.centers), partition, settings.probe)
+    tally = Tally(len(settings.centers), partition, settings.probe)
     held: pa.RecordBatch | None = None
     dropped: pa.RecordBatch | None = None
     for batch in batches:
@@ -157,7 +141,7 @@ def _label_batches(
             columns, weights = columns[:, good], None if weights is None else weights[good]
         found = settings.centers._label_columns(columns, margins=settings.margin_col is not None)
         if settings.tally:
-            tally.add(columns, weights, found.labels, found.distances**settings.z, settings.probe)
+            tally.add(columns, weights, found.labels, found.distances**settings.z)
         if held is not None:
             yield held
         held = _with_columns(batch, found, settings)
@@ -181,87 +165,3 @@ def _carrying(batch: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:
     """The batch with the tally in its last row."""
     texts = pa.array([None] * (batch.num_rows - 1) + [tally.to_json()], pa.string())
     return batch.set_column(batch.num_columns - 1, TALLY, texts)
-
-
-@dataclass
-class Tally:
-    """What was seen of the rows of one partition, or of all of them."""
-
-    partition: int
-    rows: int
-    sizes: Floats
-    weights: Floats
-    costs: Floats
-    sampled: int
-    set_costs: Floats  # of each group of sampled rows, shape (groups, sets)
-    bad_rows: int = 0
-    bad_columns: dict[str, int] = field(default_factory=dict)
-
-    @staticmethod
-    def empty(k: int, partition: int = -1, probe: Probe | None = None) -> Tally:
-        """Return a tally of nothing."""
-        sets = 0 if probe is None else len(probe.center_sets)
-        return Tally(partition, 0, np.zeros(k), np.zeros(k), np.zeros(k), 0, np.zeros((_GROUPS, sets)))
-
-    def add(self, columns: Floats, weights: Floats | None, labels: Any, powers: Floats, probe: Probe | None) -> None:
-        """Count the labelled rows of a batch; `powers` are their distances^z."""
-        k, n = len(self.sizes), columns.shape[1]
-        own = np.ones(n) if weights is None else weights
-        self.sizes += np.bincount(labels, minlength=k)
-        self.weights += np.bincount(labels, own, minlength=k)
-        self.costs += np.bincount(labels, own * powers, minlength=k)
-        if probe is not None:
-            self._sample(columns, own, probe)
-        self.rows += n
-
-    def _sample(self, columns: Floats, weights: Floats, probe: Probe) -> None:
-        # Seeded by where the batch stands in its partition, so a task that runs again samples the same rows.
-        generator = np.random.default_rng([probe.seed, self.partition, self.rows])
-        chosen = np.flatnonzero(generator.random(columns.shape[1]) < probe.fraction)
-        for group in range(_GROUPS):
-            rows = chosen[(np.arange(len(chosen)) + self.sampled) % _GROUPS == group]
-            if len(rows) and weights[rows].any():
-                self.set_costs[group] += center_set_costs(
-                    columns[:, rows].T, probe.center_sets, probe.kernel, z=probe.z, weights=weights[rows]
-                )
-        self.sampled += len(chosen)
-
-    def to_json(self) -> str:
-        """Return the tally as text."""
-        plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
-        return json.dumps(plain)
-
-    @staticmethod
-    def total(texts: list[str], k: int, probe: Probe | None) -> Tally:
-        """Return the sum of the tallies of all partitions; one that a retried task told twice counts once."""
-        whole = Tally.empty(k, probe=probe)
-        parts = {part["partition"]: part for part in map(json.loads, texts)}
-        for _, part in sorted(parts.items()):
-            for name in ("rows", "sizes", "weights", "costs", "sampled", "bad_rows"):
-                setattr(whole, name, getattr(whole, name) + np.asarray(part[name]))
-            if probe is not None:
-                whole.set_costs += np.asarray(part["set_costs"])
-            for column, count in part["bad_columns"].items():
-                whole.bad_columns[column] = whole.bad_columns.get(column, 0) + count
-        return whole
-
-    def certificate(self, probe: Probe, coreset_points: Floats, coreset_weights: Floats) -> dict[str, Any]:
-        """Return the largest relative error of the coreset's cost over the probe's center sets, and how sure it is."""
-        sums = self.set_costs.sum(axis=0)
-        truth = sums / probe.fraction
-        estimate = center_set_costs(coreset_points, probe.center_sets, probe.kernel, z=probe.z, weights=coreset_weights)
-        known = truth > 0
-        if not known.any():
-            return {"largest_error": None, "center_sets": len(sums), "fraction": probe.fraction, "standard_error": None}
-        errors = np.abs(estimate[known] / truth[known] - 1)
-        worst = int(np.argmax(errors))
-        groups = self.set_costs[:, known][:, worst]
-        # A share f of the rows leaves (1 - f) of the variance of a sample of that size.
-        spread = float(np.std(groups, ddof=1) * np.sqrt(_GROUPS * (1 - probe.fraction)) / groups.sum())
-        return {
-            "largest_error": float(errors[worst]),
-            "center_sets": int(known.sum()),
-            "fraction": probe.fraction,
-            "sampled_rows": int(self.sampled),
-            "standard_error": spread,
-        }

@@ -82,7 +82,7 @@ def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
     leaves = len(runs) if runs else data.frame.select(F.spark_partition_id().alias("p")).distinct().count()
     size, k = settings.coreset.coreset_size, settings.coreset.k
     leaf_size = settings.coreset.leaf_size or 4 * size
-    dimension = len(data.layout.features)
+    dimension = with_dimension(data.frame, data.layout).dimension or 1
     evaluations = rows * 4 * k + size * size
     cores = os.cpu_count() or 1
     return {

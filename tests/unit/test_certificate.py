@@ -1,0 +1,97 @@
+"""Tallies of labelled rows, and what the certificate makes of them."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelcoreset import Gaussian, Linear, certificate
+from kernelcoreset.certificate import Probe, Tally
+from tests import naive
+
+KERNEL = Gaussian(sigma=2.0)
+
+
+@pytest.fixture
+def rows():
+    generator = np.random.default_rng(0)
+    return generator.normal(size=(5_000, 2)), generator.integers(0, 4, 5_000).astype(float)
+
+
+def probe_of(points, fraction, z=2.0):
+    chosen = np.random.default_rng(1).integers(len(points), size=(7, 3))
+    return Probe(points[chosen], KERNEL, z, fraction, seed=5)
+
+
+def tally_of(points, weights, probe, partition=0, cuts=(1_000, 1_001, 3_000)):
+    tally = Tally(3, partition, probe)
+    for some, own in zip(np.split(points, cuts), np.split(weights, cuts), strict=True):
+        tally.add(some.T, own, (some[:, 0] > 0).astype(int), np.abs(some[:, 1]))
+    return tally
+
+
+@pytest.mark.parametrize("waiting", [1, 500, 10**9])
+def test_all_rows_sampled_give_the_costs_themselves(rows, monkeypatch, waiting):
+    """Whenever the sampled rows are measured, the sums are the same."""
+    monkeypatch.setattr(certificate, "_WAITING", waiting)
+    points, weights = rows
+    probe = probe_of(points, fraction=1.0, z=1.5)
+    tally = tally_of(points, weights, probe)
+    expected = naive.center_set_costs(KERNEL.to_dict(), points, weights, probe.center_sets, 1.5)
+    assert_allclose(tally.set_costs.sum(axis=0), expected, rtol=1e-9)
+    groups = [
+        naive.center_set_costs(KERNEL.to_dict(), points[group::20], weights[group::20], probe.center_sets, 1.5)
+        for group in range(20)
+    ]
+    assert_allclose(tally.set_costs, groups, rtol=1e-9)
+    assert (tally.rows, tally.sampled) == (5_000, 5_000)
+    right = points[:, 0] > 0
+    assert_allclose(tally.sizes, [(~right).sum(), right.sum(), 0])
+    assert_allclose(tally.weights, [weights[~right].sum(), weights[right].sum(), 0])
+    assert_allclose(tally.costs, [(weights * np.abs(points[:, 1]))[side].sum() for side in (~right, right)] + [0])
+
+
+def test_tallies_add_up_and_one_told_twice_counts_once(rows):
+    points, weights = rows
+    probe = probe_of(points, fraction=0.5)
+    parts = [tally_of(points[low : low + 2_500], weights[low : low + 2_500], probe, low, (700,)) for low in (0, 2_500)]
+    parts[0].bad_rows, parts[0].bad_columns = 2, {"x": 2}
+    parts[1].bad_rows, parts[1].bad_columns = 3, {"x": 1, "y": 2}
+    texts = [part.to_json() for part in parts]
+    whole = Tally.total([texts[1], texts[0], texts[1]], 3, probe)
+    assert (whole.rows, whole.bad_rows, whole.bad_columns) == (5_000, 5, {"x": 3, "y": 2})
+    assert whole.sampled == parts[0].sampled + parts[1].sampled
+    assert_allclose(whole.set_costs, parts[0].set_costs + parts[1].set_costs)
+    assert_allclose(whole.costs, parts[0].costs + parts[1].costs)
+
+
+def test_a_task_that_runs_again_tells_the_same(rows):
+    probe = probe_of(rows[0], fraction=0.1)
+    assert tally_of(*rows, probe).to_json() == tally_of(*rows, probe).to_json()
+    other = json.loads(tally_of(*rows, probe, partition=1).to_json())
+    assert other["set_costs"] != json.loads(tally_of(*rows, probe).to_json())["set_costs"]
+
+
+def test_the_error_lies_within_its_standard_error(rows):
+    """The coreset is the data, so the certificate's error is that of the sample alone.
+
+    The largest of 7 errors, each about normal, exceeds 5 standard errors with probability below 1e-5 for a known
+    standard error; one estimated from 20 groups is Student's t with 19 degrees of freedom: 7 * 8e-5 < 6e-4.
+    """
+    points, weights = rows
+    probe = probe_of(points, fraction=0.2)
+    found = tally_of(points, weights, probe).certificate(probe, points, weights)
+    assert 0 < found["largest_error"] < 5 * found["standard_error"]
+    assert found["sampled_rows"] == tally_of(points, weights, probe).sampled
+    whole = probe_of(points, fraction=1.0)
+    exact = tally_of(points, weights, whole).certificate(whole, points, weights)
+    assert exact["largest_error"] < 1e-12
+    assert exact["standard_error"] == 0.0
+
+
+def test_rows_without_weight_certify_nothing(rows):
+    points = np.zeros((10, 2))
+    probe = Probe(points[None, :2], Linear(), 2.0, 1.0, 0)
+    found = tally_of(points, np.ones(10), probe, cuts=(3,)).certificate(probe, points, np.ones(10))
+    assert (found["largest_error"], found["standard_error"], found["center_sets"]) == (None, None, 1)
