@@ -6,7 +6,7 @@ from kernelcoreset.build import build_coreset, merge_coresets
 from kernelcoreset.centers import Centers, Labels
 from kernelcoreset.choosing import ChoiceOfK, choose_k, choose_sigma
 from kernelcoreset.coreset import Coreset
-from kernelcoreset.errors import DataError, FormatError, KernelCoresetError, KernelError, SettingError
+from kernelcoreset.errors import ConflictError, DataError, FormatError, KernelCoresetError, KernelError, SettingError
 from kernelcoreset.exact import solve_exact
 from kernelcoreset.kernels import (
     Cosine,
@@ -22,6 +22,7 @@ from kernelcoreset.kernels import (
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.quality import center_set_costs, draw_center_sets, empirical_error
 from kernelcoreset.solve import Solution, solve
+from kernelcoreset.store import CoresetStore, LeafUpdate
 from kernelcoreset.tree import CoresetTree
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Centers",
     "ChoiceOfK",
+    "ConflictError",
     "Coreset",
+    "CoresetStore",
     "CoresetTree",
     "Cosine",
     "DataError",
@@ -46,6 +49,7 @@ __all__ = [
     "KernelKMeansModel",
     "Labels",
     "Laplacian",
+    "LeafUpdate",
     "Linear",
     "Matern",
     "Polynomial",
