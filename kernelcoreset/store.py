@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
@@ -17,38 +14,19 @@ from pyarrow import fs
 
 from kernelcoreset.build import refuse_if_foreign
 from kernelcoreset.checks import check_at_least, check_count, check_points, check_same_dimension, check_seed
-from kernelcoreset.coreset import Coreset, concatenate, reduce_points
-from kernelcoreset.errors import ConflictError, DataError, FormatError, SettingError
-from kernelcoreset.files import Folder, is_temporary
-from kernelcoreset.hashtree import LEAST_SHARE, Leaf, Node, digest, grow
+from kernelcoreset.coreset import Coreset
+from kernelcoreset.errors import ConflictError, DataError, SettingError
+from kernelcoreset.files import Folder
+from kernelcoreset.hashtree import LEAST_SHARE, Leaf
 from kernelcoreset.kernels.base import Kernel, check_kernel
-from kernelcoreset.manifest import Manifest, commit, load, manifest_name, newest, plain, versions
+from kernelcoreset.manifest import Manifest, commit, newest, plain, versions
+from kernelcoreset.storage import LEAVES, LeafUpdate, Merger, read_leaf, refuse_unlike, unused_files, write_leaf
 from kernelcoreset.tree import CoresetTree
 
-_LEAVES, _NODES = "leaves", "nodes"
-_TREE_VERSION = 1  # goes into the names of cached nodes: raise it when they are merged in another way
-_NODE_LEAVES = 2  # points an inner node keeps, in leaf sizes
+__all__ = ["CoresetStore", "LeafUpdate"]
+
 _MOST_ATTEMPTS = 50
 _WEEK = 7 * 24 * 3600.0
-
-
-@dataclass(frozen=True, eq=False)
-class LeafUpdate:
-    """The leaf of a key as it was built elsewhere, on a Spark executor for instance.
-
-    Parameters
-    ----------
-    coreset : Coreset or None
-        None, or an empty one, where the partition has no row of positive weight.
-    rows : int, optional
-        Rows that were read.
-    tag : plain data, optional
-        Whatever tells the caller later whether the partition has changed: size and time of its files, a version.
-    """
-
-    coreset: Coreset | None
-    rows: int | None = None
-    tag: Any = None
 
 
 class CoresetStore:
@@ -72,7 +50,8 @@ class CoresetStore:
     Examples
     --------
     >>> import tempfile
-    >>>     >>> from kernelcoreset import CoresetStore, Gaussian
+    >>> import numpy as np
+    >>> from kernelcoreset import CoresetStore, Gaussian
     >>> folder = tempfile.TemporaryDirectory()
     >>> store = CoresetStore.create(folder.name + "/store", k=5, kernel=Gaussian(sigma=1.0), size=200)
     >>> for day in range(1, 8):
@@ -144,31 +123,21 @@ class CoresetStore:
         return CoresetStore(folder, manifest, fspath(path))
 
     @staticmethod
-    def open_or_create(
-        path: str | PathLike[str],
-        k: int,
-        kernel: Kernel,
-        size: int,
-        *,
-        z: float = 2.0,
-        leaf_size: int | None = None,
-        seed: int = 0,
-        filesystem: fs.FileSystem | None = None,
-    ) -> CoresetStore:
-        """Return the store at a path, made now if there is none; SettingError if its settings are others than these."""
-        wanted = _checked_settings(k, kernel, size, z, leaf_size, seed)
+    def open_or_create(path: str | PathLike[str], k: int, kernel: Kernel, size: int, **options: Any) -> CoresetStore:
+        """Return the store at a path, made now if there is none; SettingError if it was made with other settings.
+
+        Parameters as in `create`.
+        """
         try:
-            return CoresetStore.create(
-                path, k, kernel, size, z=z, leaf_size=leaf_size, seed=seed, filesystem=filesystem
-            )
+            return CoresetStore.create(path, k, kernel, size, **options)
         except FileExistsError:
-            store = CoresetStore.open(path, filesystem=filesystem)
-        found = store._manifest.settings
-        for name, value in wanted.items():
-            if found[name] != value:
+            store = CoresetStore.open(path, filesystem=options.pop("filesystem", None))
+        wanted = _checked_settings(k, kernel, size, **options)
+        for name, found in store._manifest.settings.items():
+            if wanted[name] != found:
                 raise SettingError(
-                    f"The store at {store.path} was made with {name}={found[name]!r}; got {value!r}. Use the store's "
-                    "setting, or choose another path and build a new store there."
+                    f"The store at {store.path} was made with {name}={found!r}; got {wanted[name]!r}. Use the store's "
+                    "setting, or build a new store at another path."
                 )
         return store
 
@@ -199,11 +168,11 @@ class CoresetStore:
     def leaf(self, key: str) -> Coreset | None:
         """Return the leaf coreset of a key, None where it has no row of positive weight."""
         leaf = self._manifest.leaves[self._known(key)]
-        return None if leaf["file"] is None else self._read_leaf(key)
+        return None if leaf["file"] is None else read_leaf(self._folder, self._manifest, key)
 
     def leaf_seed(self, key: str) -> int:
         """Return the seed a key's leaf is built with: from the store's seed and the key, nothing else."""
-        return self._seed("leaf", key)
+        return self._merger.seed("leaf", key)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -277,13 +246,13 @@ class CoresetStore:
         new_state = None if state is None else plain(dict(state), "state")
         # All is checked before anything is written.
         updates = {_checked_key(key): self._checked_update(key, update) for key, update in put.items()}
-        entries = {key: self._write_leaf(key, update) for key, update in updates.items()}
+        entries = {key: write_leaf(self._folder, key, update) for key, update in updates.items()}
         if entries:
-            self._folder.sync(_LEAVES)
+            self._folder.sync(LEAVES)
         for _ in range(_MOST_ATTEMPTS):
             base = self._current(set(put) | set(gone), new_state is not None, expected_version)
             leaves = {key: leaf for key, leaf in base.leaves.items() if key not in entries and key not in gone}
-            _refuse_if_unlike(leaves, entries)
+            refuse_unlike(leaves, entries)
             changed = Manifest(
                 base.version + 1, base.settings, leaves | entries, base.state if new_state is None else new_state
             )
@@ -348,44 +317,6 @@ class CoresetStore:
         rows = None if update.rows is None else check_count("rows", update.rows, least=0)
         return LeafUpdate(update.coreset, rows, plain(update.tag, "tag"))
 
-    def _write_leaf(self, key: str, update: LeafUpdate) -> dict[str, Any]:
-        """What the manifest says of a leaf, its file written."""
-        coreset = update.coreset
-        entry = {"rows": update.rows, "tag": update.tag, "points": 0, "weight": 0.0}
-        if coreset is None or not len(coreset):
-            return entry | {"file": None, "sha256": None, "dimension": None, "ids": None}
-        content = coreset.to_bytes()
-        sha256 = hashlib.sha256(content).hexdigest()
-        # Named by content: a retry writes the same file, and what other versions name is never overwritten.
-        name = f"{_LEAVES}/{re.sub('[^A-Za-z0-9._=-]+', '_', key)[:80]}-{sha256[:24]}.parquet"
-        self._folder.write(name, content)
-        return entry | {
-            "file": name,
-            "sha256": sha256,
-            "points": len(coreset),
-            "weight": float(coreset.weights.sum()),
-            "dimension": coreset.points.shape[1],
-            "ids": None if coreset.ids is None else coreset.ids.dtype.kind,
-        }
-
-    def _read_leaf(self, key: str) -> Coreset:
-        leaf = self._manifest.leaves[key]
-        try:
-            content = self._folder.read(leaf["file"])
-        except FileNotFoundError:
-            found = newest(self._folder)
-            if found is not None and found.leaves.get(key) != leaf:
-                raise ConflictError(
-                    f"The leaf of {key!r} is of version {self.version} of the store at {self.path}, which has been "
-                    f"cleared away; the store is at version {found.version}. Open it again."
-                ) from None
-            raise FormatError(f"The leaf of {key!r} is missing: no file {leaf['file']}. {_rebuild(key)}") from None
-        if hashlib.sha256(content).hexdigest() != leaf["sha256"]:
-            raise FormatError(
-                f"The leaf of {key!r} is damaged or truncated: the checksum of {leaf['file']} is wrong. {_rebuild(key)}"
-            )
-        return Coreset.from_bytes(content, leaf["file"])
-
     # --- the result --------------------------------------------------------------------------------------------------
 
     def result(
@@ -423,12 +354,7 @@ class CoresetStore:
                 "with larger leaves for it."
             )
         leaves = self._weighted_leaves(self.keys() if keys is None else [self._known(key) for key in keys], weight_of)
-        root = grow(leaves, self._context())
-        found = self._cached(
-            digest([root.name, "result", size]),
-            lambda: self._merge(root, size, refine=True, seed=self._seed("result")),
-        )
-        return replace(found, weights=found.weights * root.scale, settings={**found.settings, "seed": self.seed})
+        return self._merger.result(leaves, size)
 
     def _weighted_leaves(self, keys: Iterable[str], weight_of: Callable[[str], float] | None) -> list[Leaf]:
         entries = self._manifest.leaves
@@ -438,44 +364,14 @@ class CoresetStore:
         leaves = [Leaf(key, entries[key]["sha256"], scales[key]) for key in full if scales[key] > least]
         if not leaves:
             raise DataError(
-                f"A coreset needs at least one row of positive weight; the store at {self.path} has none in the keys asked "
-                f"for ({len(entries)} keys in all). Add data first."
+                f"A coreset needs at least one row of positive weight; the store at {self.path} has none in the keys "
+                f"asked for (it has {len(entries)} keys). Add data first."
             )
         return leaves
 
-    def _context(self) -> list[Any]:
-        return [_TREE_VERSION, dict(self._manifest.settings)]
-
-    def _merge(self, node: Node, size: int, *, refine: bool, seed: int) -> Coreset:
-        """One coreset of a node's children, each cached or merged in turn."""
-        parts = []
-        for child, factor in node.parts:
-            coreset = self._read_leaf(child.key) if isinstance(child, Leaf) else self._node(child)
-            parts.append(coreset if factor == 1.0 else replace(coreset, weights=coreset.weights * factor))
-        points, weights, ids = concatenate(parts)
-        return reduce_points(
-            points, weights, ids, k=self.k, kernel=self.kernel, size=size, z=self.z, seed=seed, refine=refine
-        )
-
-    def _node(self, node: Node) -> Coreset:
-        size = _NODE_LEAVES * self.leaf_size
-        return self._cached(
-            node.name, lambda: self._merge(node, size, refine=False, seed=self._seed("node", node.prefix))
-        )
-
-    def _cached(self, name: str, make: Callable[[], Coreset]) -> Coreset:
-        """A node by its name. What cannot be read counts as absent: it is made again, and is the same."""
-        file = _node_file(name)
-        try:
-            return Coreset.from_bytes(self._folder.read(file), file)
-        except (FileNotFoundError, FormatError):
-            coreset = make()
-        self._folder.write(file, coreset.to_bytes(), durable=False)
-        return coreset
-
-    def _seed(self, *what: str) -> int:
-        """A seed of its own for every leaf, every node and the result: a draw from a draw needs independent numbers."""
-        return int(digest([self.seed, *what])[:16], 16)
+    @property
+    def _merger(self) -> Merger:
+        return Merger(self._folder, self._manifest, self.kernel)
 
     # --- clearing away -----------------------------------------------------------------------------------------------
 
@@ -485,49 +381,20 @@ class CoresetStore:
         Parameters
         ----------
         older_than : float
-            Seconds. A version followed by another for longer than this is out of use, and so is a file younger than
-            this that nobody names: it may belong to a change under way. 0 only where nobody reads or writes
-            meanwhile, when data must be gone at once, its traces in cached nodes included.
+            Seconds. Spared are the files of all versions that were the newest at any time within these seconds, so that
+            readers can finish, and files younger than this, which may belong to a change under way. 0 makes expired
+            data go at once, with its traces in cached nodes: only while nobody else reads or writes.
 
         Returns
         -------
         list of str
         """
         check_at_least("older_than", older_than, 0.0)
-        limit = datetime.now(UTC) - timedelta(seconds=older_than)
-        present = versions(self._folder)
-        numbers = list(present)
-        followed = dict(zip(numbers, [present[number] for number in numbers[1:]], strict=False))
-        outdated = [version for version, until in followed.items() if until <= limit]
-        named: set[str] = set()
-        for version in numbers:
-            manifest = None if version in outdated else load(self._folder, version)
-            if manifest is not None:
-                named |= {leaf["file"] for leaf in manifest.leaves.values() if leaf["file"] is not None}
-                named |= self._node_files(manifest)
-        removed = [manifest_name(version) for version in outdated]
-        for under in ("", _LEAVES, _NODES):
-            for name, changed in self._folder.names(under).items():
-                if name not in named and changed <= limit and (under or is_temporary(name)):
-                    removed.append(name)
-        # Manifests first: a crash half-way leaves files without a name, never a name without a file.
+        removed = unused_files(self._folder, self.kernel, older_than)
+        # Manifests come first: a crash half-way leaves files without a name, never a name without a file.
         for name in removed:
             self._folder.remove(name)
         return removed
-
-    def _node_files(self, manifest: Manifest) -> set[str]:
-        """Names of the nodes that a plain `result` of a version reads."""
-        leaves = [Leaf(key, leaf["sha256"]) for key, leaf in manifest.leaves.items() if leaf["file"] is not None]
-        if not leaves:
-            return set()
-        root = grow(leaves, self._context())
-        found = {_node_file(digest([root.name, "result", self.size]))}
-        nodes = [root]
-        while nodes:
-            below = [child for child, _ in nodes.pop().parts if isinstance(child, Node)]
-            found |= {_node_file(child.name) for child in below}
-            nodes += below
-        return found
 
     def _known(self, key: str) -> str:
         if key in self._manifest.leaves:
@@ -564,24 +431,3 @@ def _checked_factor(key: str, factor: Any) -> float:
     if not (math.isfinite(number) and number >= 0.0):
         raise SettingError(f"`weight_of` must give a finite number of at least 0; got {factor!r} for {key!r}.")
     return number
-
-
-def _refuse_if_unlike(leaves: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse leaves that could not be merged with those of the store, or with one another."""
-    full = [(key, leaf) for key, leaf in [*leaves.items(), *entries.items()] if leaf["file"] is not None]
-    for key, leaf in full[1:]:
-        first, other = full[0]
-        check_same_dimension("points", leaf["dimension"], other["dimension"], f"those of {first!r} in the store")
-        if leaf["ids"] != other["ids"]:
-            raise DataError(
-                f"Leaves must all have ids of one kind or none; {key!r} has {leaf['ids'] or 'none'}, {first!r} "
-                f"{other['ids'] or 'none'}."
-            )
-
-
-def _rebuild(key: str) -> str:
-    return f"Build it again with replace({key!r}, points), or take it out with expire({key!r})."
-
-
-def _node_file(name: str) -> str:
-    return f"{_NODES}/{name[:48]}.parquet"
