@@ -43,7 +43,7 @@ class Input:
     def runs(self) -> list[direct.Run] | None:
         """The leaves of the direct scan, or None where the rows are to be read through Spark."""
         wanted = self.settings
-        if wanted.scan == "spark" or wanted.path is None or wanted.format != "parquet" or wanted.where is not None:
+        if wanted.scan == "spark" or not wanted.is_whole_files:
             return None
         # Files that this machine can open are sure to be the workers' too only where the workers are on it.
         local = (self.spark.conf.get("spark.master", None) or "").startswith("local")

@@ -22,8 +22,7 @@ def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> D
     """Return the rows of the input, filtered, or say in one line what Spark could not find."""
     try:
         frame = _open(spark, settings, seed)
-        if settings.where is not None:
-            frame = frame.where(settings.where)
+        frame = chosen_rows(frame, settings)
         frame.schema  # noqa: B018  on Spark Connect nothing is looked up before this
     except Exception as error:  # some of Spark's errors come as py4j's, which Spark Connect does not have
         known = _in_one_line(error, settings)
@@ -33,14 +32,21 @@ def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> D
     return frame
 
 
+def chosen_rows(frame: DataFrame, settings: InputSettings) -> DataFrame:
+    """Return the columns and rows that the settings choose of a frame."""
+    frame = frame.selectExpr(*settings.select) if settings.select else frame
+    return frame if settings.where is None else frame.where(settings.where)
+
+
 def _open(spark: SparkSession, settings: InputSettings, seed: int) -> DataFrame:
     if settings.table is not None:
         return spark.table(settings.table)
     if settings.query is not None:
         return spark.sql(settings.query)
-    if settings.path is not None:
-        return spark.read.format(settings.format).options(**settings.options).load(settings.path)
-    rows = settings.demo_rows or 0
+    if settings.demo_rows is None:
+        reader = spark.read.format(settings.format).options(**settings.options)
+        return (reader if settings.schema is None else reader.schema(settings.schema)).load(settings.path)
+    rows = settings.demo_rows
     return spark.range(rows).mapInArrow(_demo_of(seed), "longitude double, latitude double")
 
 
