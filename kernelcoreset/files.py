@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import uuid
+from contextlib import suppress
 from datetime import UTC, datetime
 from os import PathLike
 
@@ -107,10 +108,11 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Remove a file; no matter if somebody else did."""
-        try:
-            self.system.delete_file(self._place(name))
-        except FileNotFoundError:
-            return
+        with suppress(FileNotFoundError):
+            if self._local:
+                os.unlink(self._place(name))
+            else:
+                self.system.delete_file(self._place(name))
 
     def _place(self, name: str) -> str:
         return f"{self.path}/{name}"

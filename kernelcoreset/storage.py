@@ -1,4 +1,4 @@
-"""The files of a store: leaves by key, and the nodes of the tree over them, cached under names that tell the content."""
+"""The files of a store: leaves by key, and cached nodes of the tree over them, named by what they are made of."""
 
 from __future__ import annotations
 

@@ -162,6 +162,9 @@ class CoresetStore:
         leaf = self._manifest.leaves[self._known(key)]
         return {name: leaf[name] for name in ("rows", "points", "weight", "tag")}
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._manifest.leaves
+
     def __repr__(self) -> str:
         return f"CoresetStore({self.path!r}, version {self.version}, {len(self._manifest.leaves)} keys)"
 
@@ -247,7 +250,7 @@ class CoresetStore:
         # All is checked before anything is written.
         updates = {_checked_key(key): self._checked_update(key, update) for key, update in put.items()}
         entries = {key: write_leaf(self._folder, key, update) for key, update in updates.items()}
-        if entries:
+        if any(entry["file"] for entry in entries.values()):
             self._folder.sync(LEAVES)
         for _ in range(_MOST_ATTEMPTS):
             base = self._current(set(put) | set(gone), new_state is not None, expected_version)
@@ -404,7 +407,9 @@ class CoresetStore:
         raise SettingError(f"The store at {self.path} has no key {key!r}. {hint}")
 
 
-def _checked_settings(k: int, kernel: Kernel, size: int, z: float, leaf_size: int | None, seed: int) -> dict[str, Any]:
+def _checked_settings(
+    k: int, kernel: Kernel, size: int, z: float = 2.0, leaf_size: int | None = None, seed: int = 0
+) -> dict[str, Any]:
     # The tree knows the rules already.
     tree = CoresetTree(k, check_kernel(kernel), size, z=z, leaf_size=leaf_size, seed=check_seed(seed))
     return {
