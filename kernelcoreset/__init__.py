@@ -27,6 +27,7 @@ from kernelcoreset.tree import CoresetTree
 
 if TYPE_CHECKING:
     from kernelcoreset.estimator import KernelKMeans
+    from kernelcoreset.streaming import StreamingKernelKMeans
 
 __version__ = "0.1.0"
 
@@ -55,6 +56,7 @@ __all__ = [
     "Polynomial",
     "SettingError",
     "Solution",
+    "StreamingKernelKMeans",
     "UserKernel",
     "build_coreset",
     "center_set_costs",
@@ -69,9 +71,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the scikit-learn face only when it is asked for: scikit-learn is an extra."""
+    """Import the scikit-learn faces only when they are asked for: scikit-learn is an extra."""
     if name == "KernelKMeans":
         from kernelcoreset.estimator import KernelKMeans
 
         return KernelKMeans
+    if name == "StreamingKernelKMeans":
+        from kernelcoreset.streaming import StreamingKernelKMeans
+
+        return StreamingKernelKMeans
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
