@@ -123,7 +123,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         n_clusters, size = self._checked_counts()
         if len(points) < n_clusters:
             raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._draw_seed()
         self.kernel_ = self._chosen_kernel(points, weights, seed)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
         self.model_ = KernelKMeansModel.fit_coreset(
@@ -187,6 +187,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         self.labels_ = found.labels
         powers = found.distances**self.z
         self.inertia_ = float(powers.sum() if weights is None else powers @ weights)
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _chosen_kernel(self, points: Floats, weights: Floats | None, seed: int) -> Kernel:
         if not isinstance(self.kernel, str):

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.errors import SettingError
-from kernelcoreset.estimator import KernelKMeans, check_is_fitted, check_random_state
+from kernelcoreset.estimator import KernelKMeans
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.tracking import refit_tracked
@@ -139,7 +139,6 @@ class StreamingKernelKMeans(KernelKMeans):
     @property
     def model_(self) -> KernelKMeansModel:  # type: ignore[override] # the parent sets it, here it is found when due
         """The current clusters."""
-        check_is_fitted(self)
         if self._model is None or (self.refit_every is None and self._seen_by_model < self.n_batches_):
             return self._refit()
         return self._model
@@ -150,7 +149,7 @@ class StreamingKernelKMeans(KernelKMeans):
     def _start(self, points: Floats, weights: Floats | None) -> None:
         """Forget all rows and clusters, and choose the kernel."""
         n_clusters, size = self._checked_counts()
-        self._seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._seed = self._draw_seed()
         self.kernel_ = self._chosen_kernel(points, weights, self._seed)
         self.tree_ = CoresetTree(n_clusters, self.kernel_, size, z=self.z, seed=self._seed)
         self.n_batches_ = 0

@@ -126,6 +126,9 @@ def test_bad_input():
     points, _ = next(batches(1))
     with pytest.raises(NotFittedError):
         new_model().predict(points)
+    with pytest.raises(NotFittedError):
+        new_model().coreset_  # noqa: B018
+    assert not hasattr(new_model(), "model_")
     with pytest.raises(ValueError, match="X has 1 features, but StreamingKernelKMeans is expecting 2 features"):
         new_model().partial_fit(points).partial_fit(points[:, :1])
     with pytest.raises(ValueError, match="Input X contains NaN"):
