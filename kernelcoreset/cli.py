@@ -272,6 +272,14 @@ def _run_work(settings: Settings, record: RunRecord) -> None:
             pipeline.assign(spark, model, settings, record)
 
 
+def _update_work(settings: Settings, record: RunRecord) -> None:
+    from kernelcoreset.spark.session import open_session
+    from kernelcoreset.spark.update import update
+
+    with open_session(settings, record.stage("session")) as spark:
+        update(spark, settings, record)
+
+
 def _spark_plan(settings: Settings) -> Mapping[str, Any]:
     from kernelcoreset.spark import pipeline
     from kernelcoreset.spark.session import open_session
@@ -319,6 +327,15 @@ RUN = Job(
 )
 
 
+UPDATE = Job(
+    "update",
+    "Follow a table that grows: rebuild the coresets of new and changed partitions only, refit, label what is new.",
+    _update_work,
+    _spark_plan,
+    needs=("store.path",),
+)
+
+
 def build_coreset_main(argv: Sequence[str] | None = None) -> int:
     """Run the job that builds a coreset from all rows."""
     return run_job(BUILD_CORESET, argv)
@@ -337,3 +354,8 @@ def assign_main(argv: Sequence[str] | None = None) -> int:
 def run_main(argv: Sequence[str] | None = None) -> int:
     """Run all three jobs in one."""
     return run_job(RUN, argv)
+
+
+def update_main(argv: Sequence[str] | None = None) -> int:
+    """Run the job that follows what has changed in the input."""
+    return run_job(UPDATE, argv)

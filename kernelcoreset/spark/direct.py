@@ -22,7 +22,7 @@ from kernelcoreset.spark.columns import Layout
 from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, leaf_row, leaf_schema, spare_collector
 
 _BATCH_ROWS = 131_072
-_LEAF_ROWS = 1_000_000  # small row groups are read together until they hold about this many rows
+LEAF_ROWS = 1_000_000  # small row groups are read together until they hold about this many rows
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def plan_runs(files: Sequence[str], columns: Sequence[str]) -> list[Run] | None:
         first = rows = 0
         for group in range(footer.num_row_groups):
             rows += footer.row_group(group).num_rows
-            if rows >= _LEAF_ROWS or group == footer.num_row_groups - 1:
+            if rows >= LEAF_ROWS or group == footer.num_row_groups - 1:
                 runs.append(Run(file, first, group, rows))
                 first, rows = group + 1, 0
     return runs
@@ -86,7 +86,7 @@ def leaves_by_files(
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.to_pylist():
-                parts = _read(task["file"], range(task["first"], task["last"] + 1), settings.layout)
+                parts = read_groups(task["file"], range(task["first"], task["last"] + 1), settings.layout)
                 yield leaf_row(task["leaf"], parts, settings, arrow_schema)
         spare_collector()
 
@@ -94,8 +94,8 @@ def leaves_by_files(
     return spark.createDataFrame(tasks).repartition(min(len(runs), MOST_TASKS)).mapInArrow(build, schema)
 
 
-def _read(file: str, groups: range, layout: Layout) -> Iterator[list[pa.Array]]:
-    """Batches of the layout's columns, numbers as float64."""
+def read_groups(file: str, groups: range, layout: Layout) -> Iterator[list[pa.Array]]:
+    """Give batches of the layout's columns from some row groups of a file, numbers as float64."""
     types = [pa.list_(pa.float64()) if layout.is_array else pa.float64()] * layout.width
     types += [] if layout.weight_col is None else [pa.float64()]
     names = layout.columns

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.choosing import choose_sigma
@@ -16,15 +17,16 @@ from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
+from kernelcoreset.sections import InputSettings, OutputSettings
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct
-from kernelcoreset.spark.columns import BatchReader, layout_of, quoted, selection, why_bad, with_dimension
-from kernelcoreset.spark.labels import LabelSettings, refuse_taken
+from kernelcoreset.spark.columns import BatchReader, Layout, layout_of, quoted, selection, why_bad, with_dimension
+from kernelcoreset.spark.labels import LabelSettings, Probe, refuse_taken
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.output import check_output, write_output
 from kernelcoreset.spark.source import read_input
-from kernelcoreset.spark.summary import make_probe, observed_labels, read_summary
+from kernelcoreset.spark.summary import KernelKMeansSummary, make_probe, observed_labels, read_summary
 
 _SIGMA_SAMPLE = 2_000
 _REASON = "reason"
@@ -42,12 +44,16 @@ class Input:
     @property
     def runs(self) -> list[direct.Run] | None:
         """The leaves of the direct scan, or None where the rows are to be read through Spark."""
+        return self.runs_of(self.frame)
+
+    def runs_of(self, frame: DataFrame) -> list[direct.Run] | None:
+        """Return the same for another frame of the same files, or of some of them."""
         wanted = self.settings
         if wanted.scan == "spark" or not wanted.is_whole_files:
             return None
         # Files that this machine can open are sure to be the workers' too only where the workers are on it.
         local = (self.spark.conf.get("spark.master", None) or "").startswith("local")
-        files = direct.local_files(self.frame) if local or wanted.scan == "direct" else None
+        files = direct.local_files(frame) if local or wanted.scan == "direct" else None
         readable = all(direct.can_read(self.frame.schema[name].dataType) for name in self.layout.features)
         found = direct.plan_runs(files, self.layout.columns) if files and readable else None
         if found is None and wanted.scan == "direct":
@@ -82,32 +88,27 @@ def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
 
 def check(spark: SparkSession, settings: Settings) -> None:
     """Refuse at once what the last step of a job would refuse after all the others."""
-    output = settings.output
-    check_output(spark, output)
-    there = Input(spark, settings).frame.columns
+    check_output(spark, settings.output)
+    check_columns(Input(spark, settings).frame.columns, settings.output, settings.input)
+
+
+def check_columns(there: Sequence[str], output: OutputSettings, wanted_input: InputSettings) -> None:
+    """Refuse an output that the input's columns cannot fill, or that would hide one of them."""
     refuse_taken(there, output.new_columns)
     wanted = {*(output.columns or ()), *output.partition_by} - set(output.new_columns)
     missing = sorted(wanted - set(there))
     if missing:
         raise SettingError(f"Columns missing: {', '.join(missing)}. There are: {', '.join(there)}.")
-    if settings.input.bad_rows == "quarantine" and _REASON in there:
+    if wanted_input.bad_rows == "quarantine" and _REASON in there:
         raise SettingError(f"Column {_REASON} is there already: quarantined rows need that name. Rename it.")
 
 
 def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset:
     """Read all rows once and return their coreset; bad rows by the policy of the settings."""
     data = Input(spark, settings)
-    kernel = _kernel(data, settings)
+    kernel = kernel_of(data, settings)
     record.add(kernel=repr(kernel))
-    leaf_settings = LeafSettings(
-        k=settings.coreset.k,
-        kernel=kernel,
-        size=settings.coreset.coreset_size,
-        z=settings.coreset.z,
-        seed=settings.coreset.seed,
-        leaf_size=settings.coreset.leaf_size or 4 * settings.coreset.coreset_size,
-        layout=with_dimension(data.frame, data.layout),
-    )
+    leaf_settings = leaf_settings_of(settings, kernel, with_dimension(data.frame, data.layout))
     with record.stage("leaves"):
         found = _leaves(data, leaf_settings)
     record.add(rows=found.rows, bad_rows=found.bad.rows, bad_columns=found.bad.counts, leaves=found.leaves)
@@ -119,6 +120,20 @@ def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset
         coreset.write_parquet(settings.coreset.path)
         record.add(coreset=settings.coreset.path)
     return coreset
+
+
+def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout) -> LeafSettings:
+    """Return what the tasks need to know that build leaves."""
+    wanted = settings.coreset
+    return LeafSettings(
+        k=wanted.k,
+        kernel=kernel,
+        size=wanted.coreset_size,
+        z=wanted.z,
+        seed=wanted.seed,
+        leaf_size=wanted.leaf_size or 4 * wanted.coreset_size,
+        layout=layout,
+    )
 
 
 def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKMeansModel:
@@ -146,29 +161,45 @@ def assign(spark: SparkSession, model: KernelKMeansModel, settings: Settings, re
     """Label every row, write the result, and measure the solution on all rows in the same pass."""
     check(spark, settings)
     data = Input(spark, settings)
-    bad_rows, output = settings.input.bad_rows, settings.output
-    frame = data.frame
-    if bad_rows == "quarantine":
-        reason = why_bad(frame, replace(data.layout, dimension=model.coreset.points.shape[1]))
-        bad = frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
+    if settings.input.bad_rows == "quarantine":
+        bad = quarantined(data.frame, data.layout, model)
         bad.write.mode("overwrite").parquet(str(settings.input.quarantine_path))
+    wanted = settings.certificate
+    probe = make_probe(model, settings.input.weight_col is not None, wanted.center_sets, wanted.fraction, wanted.seed)
+    with record.stage("write"):
+        summary = label_and_write(data.frame, data.layout, model, settings, settings.output, probe)
+    record.add(**asdict(summary), output=settings.output.path or settings.output.table)
+
+
+def quarantined(frame: DataFrame, layout: Layout, model: KernelKMeansModel) -> DataFrame:
+    """Return the bad rows of a frame, each with its reason."""
+    reason = why_bad(frame, replace(layout, dimension=model.coreset.points.shape[1]))
+    return frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
+
+
+def label_and_write(
+    frame: DataFrame,
+    layout: Layout,
+    model: KernelKMeansModel,
+    settings: Settings,
+    output: OutputSettings,
+    probe: Probe | None,
+) -> KernelKMeansSummary:
+    """Label the rows of a frame, write them to the output, and return what was seen of them on the way."""
     label_settings = LabelSettings(
         model.centers,
         model.z,
-        data.layout,
+        layout,
         prediction_col=output.prediction_col,
         distance_col=output.distance_col,
         margin_col=output.margin_col,
-        drop_bad_rows=bad_rows != "fail",
+        drop_bad_rows=settings.input.bad_rows != "fail",
     )
-    wanted = settings.certificate
-    probe = make_probe(model, settings.input.weight_col is not None, wanted.center_sets, wanted.fraction, wanted.seed)
     labelled, observation = observed_labels(frame, label_settings, probe)
     if output.columns:
         labelled = labelled.select(*[quoted(name) for name in (*output.columns, *output.new_columns)])
-    with record.stage("write"):
-        write_output(labelled, output)
-    record.add(**asdict(read_summary(observation, model, probe)), output=output.path or output.table)
+    write_output(labelled, output)
+    return read_summary(observation, model, probe)
 
 
 def _leaves(data: Input, settings: LeafSettings) -> Leaves:
@@ -179,8 +210,8 @@ def _leaves(data: Input, settings: LeafSettings) -> Leaves:
     return gather(direct.leaves_by_files(data.spark, runs, settings, id_type), settings, most_leaves=len(runs))
 
 
-def _kernel(data: Input, settings: Settings) -> Kernel:
-    """The kernel of the settings; a width that is to be chosen comes from a random sample of the rows."""
+def kernel_of(data: Input, settings: Settings) -> Kernel:
+    """Return the kernel of the settings; a width that is to be chosen comes from a random sample of the rows."""
     rule = settings.kernel.sigma_rule
     if rule is None:
         return settings.kernel.build()

@@ -21,7 +21,7 @@ _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA
 def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> DataFrame:
     """Return the rows of the input, filtered, or say in one line what Spark could not find."""
     try:
-        frame = _open(spark, settings, seed)
+        frame = open_input(spark, settings, seed)
         frame = chosen_rows(frame, settings)
         frame.schema  # noqa: B018  on Spark Connect nothing is looked up before this
     except Exception as error:  # some of Spark's errors come as py4j's, which Spark Connect does not have
@@ -32,13 +32,14 @@ def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> D
     return frame
 
 
-def chosen_rows(frame: DataFrame, settings: InputSettings) -> DataFrame:
-    """Return the columns and rows that the settings choose of a frame."""
-    frame = frame.selectExpr(*settings.select) if settings.select else frame
+def chosen_rows(frame: DataFrame, settings: InputSettings, *also: str) -> DataFrame:
+    """Return the columns and rows that the settings choose of a frame, and the columns named besides."""
+    frame = frame.selectExpr(*settings.select, *also) if settings.select else frame
     return frame if settings.where is None else frame.where(settings.where)
 
 
-def _open(spark: SparkSession, settings: InputSettings, seed: int) -> DataFrame:
+def open_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> DataFrame:
+    """Return the input as it is, nothing chosen of it yet."""
     if settings.table is not None:
         return spark.table(settings.table)
     if settings.query is not None:

@@ -47,7 +47,7 @@ def same(one: Coreset, other: Coreset):
 
 
 def test_leaves_are_runs_of_row_groups(files, monkeypatch):
-    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
     paths = sorted(map(str, files.iterdir()))
     runs = direct.plan_runs(paths, ["x"])
     assert [(Path(run.file).name[5], run.first, run.last, run.rows) for run in runs] == [
@@ -64,7 +64,7 @@ def test_leaves_are_runs_of_row_groups(files, monkeypatch):
 
 @pytest.mark.parametrize("sigma", [5.0, "median"])
 def test_the_same_result_at_any_layout(spark, files, monkeypatch, sigma):
-    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
     settings = settings_for(files, kernel={"name": "Gaussian", "sigma": sigma})
     one, record = build(spark, settings)
     assert (record["rows"], record["leaves"]) == (600, 7)
@@ -76,7 +76,7 @@ def test_the_same_result_at_any_layout(spark, files, monkeypatch, sigma):
 
 
 def test_any_order_and_number_of_tasks_gives_the_same_leaves(spark, files, monkeypatch):
-    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
     one, _ = build(spark, settings_for(files))
     monkeypatch.setattr(direct, "MOST_TASKS", 2)
     assert same(one, build(spark, settings_for(files))[0])
