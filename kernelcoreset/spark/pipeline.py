@@ -106,7 +106,7 @@ def check_columns(there: Sequence[str], output: OutputSettings, wanted_input: In
 def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset:
     """Read all rows once and return their coreset; bad rows by the policy of the settings."""
     data = Input(spark, settings)
-    kernel = kernel_of(data, settings)
+    kernel = kernel_of(data.frame, data.layout, settings, by_file=data.runs is not None)
     record.add(kernel=repr(kernel))
     leaf_settings = leaf_settings_of(settings, kernel, with_dimension(data.frame, data.layout))
     with record.stage("leaves"):
@@ -177,6 +177,27 @@ def quarantined(frame: DataFrame, layout: Layout, model: KernelKMeansModel) -> D
     return frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
 
 
+def label_settings_of(layout: Layout, model: KernelKMeansModel, settings: Settings) -> LabelSettings:
+    """Return what the tasks need to know that label rows."""
+    output = settings.output
+    return LabelSettings(
+        model.centers,
+        model.z,
+        layout,
+        prediction_col=output.prediction_col,
+        distance_col=output.distance_col,
+        margin_col=output.margin_col,
+        drop_bad_rows=settings.input.bad_rows != "fail",
+    )
+
+
+def chosen_columns(labelled: DataFrame, output: OutputSettings) -> DataFrame:
+    """Return the columns that are to be written."""
+    if not output.columns:
+        return labelled
+    return labelled.select(*[quoted(name) for name in dict.fromkeys([*output.columns, *output.new_columns])])
+
+
 def label_and_write(
     frame: DataFrame,
     layout: Layout,
@@ -186,18 +207,8 @@ def label_and_write(
     probe: Probe | None,
 ) -> KernelKMeansSummary:
     """Label the rows of a frame, write them to the output, and return what was seen of them on the way."""
-    label_settings = LabelSettings(
-        model.centers,
-        model.z,
-        layout,
-        prediction_col=output.prediction_col,
-        distance_col=output.distance_col,
-        margin_col=output.margin_col,
-        drop_bad_rows=settings.input.bad_rows != "fail",
-    )
-    labelled, observation = observed_labels(frame, label_settings, probe)
-    if output.columns:
-        labelled = labelled.select(*[quoted(name) for name in (*output.columns, *output.new_columns)])
+    labelled, observation = observed_labels(frame, label_settings_of(layout, model, settings), probe)
+    labelled = chosen_columns(labelled, output)
     write_output(labelled, output)
     return read_summary(observation, model, probe)
 
@@ -210,16 +221,16 @@ def _leaves(data: Input, settings: LeafSettings) -> Leaves:
     return gather(direct.leaves_by_files(data.spark, runs, settings, id_type), settings, most_leaves=len(runs))
 
 
-def kernel_of(data: Input, settings: Settings) -> Kernel:
+def kernel_of(frame: DataFrame, layout: Layout, settings: Settings, *, by_file: bool = False) -> Kernel:
     """Return the kernel of the settings; a width that is to be chosen comes from a random sample of the rows."""
     rule = settings.kernel.sigma_rule
     if rule is None:
         return settings.kernel.build()
-    layout = replace(with_dimension(data.frame, data.layout), weight_col=None, id_col=None)
+    layout = replace(with_dimension(frame, layout), weight_col=None, id_col=None)
     seed = settings.coreset.seed
     # Random by where a row stands in its file, so that the direct scan stays the same at any layout of partitions.
-    place = F.xxhash64(F.lit(seed), "_metadata.file_name", "_metadata.row_index") if data.runs else F.rand(seed)
-    placed = data.frame.select(*selection(data.frame, layout), place.alias("place"))
+    place = F.xxhash64(F.lit(seed), "_metadata.file_name", "_metadata.row_index") if by_file else F.rand(seed)
+    placed = frame.select(*selection(frame, layout), place.alias("place"))
     sample = placed.orderBy("place").limit(_SIGMA_SAMPLE).drop("place").toArrow()
     reader = BatchReader(layout)
     points = []

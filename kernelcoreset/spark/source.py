@@ -25,7 +25,7 @@ def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> D
         frame = chosen_rows(frame, settings)
         frame.schema  # noqa: B018  on Spark Connect nothing is looked up before this
     except Exception as error:  # some of Spark's errors come as py4j's, which Spark Connect does not have
-        known = _in_one_line(error, settings)
+        known = in_one_line(error, settings)
         if known is None:
             raise
         raise known from None
@@ -51,7 +51,8 @@ def open_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> D
     return spark.range(rows).mapInArrow(_demo_of(seed), "longitude double, latitude double")
 
 
-def _in_one_line(error: Exception, settings: InputSettings) -> KernelCoresetError | None:
+def in_one_line(error: Exception, settings: InputSettings) -> KernelCoresetError | None:
+    """Return an error of Spark's about the input as one of ours, None where it is about something else."""
     found = _CONDITION.search(str(error))
     if found is None:
         return None

@@ -79,6 +79,13 @@ def update(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
     Update(spark, settings, record).run()
 
 
+def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
+    """Return what a run would do, without doing it."""
+    found = Update(spark, settings, RunRecord(JOB, settings, settings.record_path()))
+    changes = found.compare()
+    return {"keys": len(found.wanted_keys), **{name: len(keys) for name, keys in asdict(changes).items()}}
+
+
 class Update:
     """One run of the job."""
 
@@ -96,7 +103,9 @@ class Update:
     def store(self) -> CoresetStore:
         """The store, made now if this is the first run."""
         if self._store is None:
-            self._store = make_store(self.settings, kernel_of(self.input.data, self.settings))
+            data = self.input.data
+            kernel = kernel_of(data.frame, data.layout, self.settings, by_file=data.runs is not None)
+            self._store = make_store(self.settings, kernel)
         return self._store
 
     def run(self) -> None:
