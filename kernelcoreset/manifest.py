@@ -15,6 +15,7 @@ from kernelcoreset.files import Folder
 
 _FORMAT_VERSION = 1
 _NAME = re.compile(r"manifest-(\d+)\.json")
+_END = b"}\n"
 KEPT = 20
 """Manifests kept at most. A version that left them can no longer be told from one that never was."""
 
@@ -30,21 +31,24 @@ class Manifest:
     state: Mapping[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """Return the manifest as JSON with its checksum."""
-        content = {
-            "format": _FORMAT_VERSION,
-            "version": self.version,
-            "settings": self.settings,
-            "leaves": self.leaves,
-            "state": self.state,
-        }
-        return (json.dumps({"checksum": _checksum(content), **content}, allow_nan=False) + "\n").encode()
+        """Return the manifest as JSON, after a checksum of the very bytes."""
+        body = json.dumps(
+            {
+                "format": _FORMAT_VERSION,
+                "version": self.version,
+                "settings": self.settings,
+                "leaves": self.leaves,
+                "state": self.state,
+            },
+            allow_nan=False,
+        ).encode()
+        return _head(body) + body + _END
 
     @staticmethod
     def from_bytes(content: bytes, name: str) -> Manifest:
         """Return the manifest that `to_bytes` gave, or raise FormatError."""
         try:
-            data = json.loads(content)
+            data = json.loads(content)["manifest"]
             version = data["format"]
             if not isinstance(version, int):
                 raise TypeError
@@ -54,7 +58,8 @@ class Manifest:
             raise FormatError(
                 f"{name} has format {version}; this version reads up to {_FORMAT_VERSION}. Upgrade kernelcoreset."
             )
-        if data.pop("checksum", None) != _checksum(data):
+        body = content[len(_head(b"")) : -len(_END)]
+        if content != _head(body) + body + _END:
             raise FormatError(_damaged(name))
         return Manifest(data["version"], data["settings"], data["leaves"], data["state"])
 
@@ -124,6 +129,5 @@ def _damaged(name: str) -> str:
     return f"{name} is damaged: it is not what was written. Restore it, or remove it to go back to the version before."
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
-    """A checksum of a manifest's content, whatever its white space."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _head(body: bytes) -> bytes:
+    return b'{"checksum": "%s", "manifest": ' % hashlib.sha256(body).hexdigest().encode()

@@ -92,15 +92,37 @@ def read_leaf(folder: Folder, manifest: Manifest, key: str) -> Coreset:
 
 def refuse_unlike(kept: Mapping[str, Entry], new: Mapping[str, Entry]) -> None:
     """Refuse leaves that could not be merged with those that stay, or with one another."""
-    full = [(key, entry) for key, entry in [*kept.items(), *new.items()] if entry["file"] is not None]
-    for key, entry in full[1:]:
-        first, other = full[0]
+    full = {key: entry for key, entry in [*kept.items(), *new.items()] if entry["file"] is not None}
+    first, other = next(iter(full.items()), ("", {}))
+    for key in full.keys() & new.keys():
+        entry = full[key]
         check_same_dimension("points", entry["dimension"], other["dimension"], f"those of {first!r} in the store")
         if entry["ids"] != other["ids"]:
             raise DataError(
                 f"Leaves must all have ids of one kind or none; those of {key!r} are {entry['ids']}, those of "
                 f"{first!r} {other['ids']}."
             )
+
+
+class Recent:
+    """Coresets read or written lately, by the names of their files: a name made of its content never goes stale."""
+
+    def __init__(self, most_numbers: int = 8 * 1024**2) -> None:
+        self._most_numbers = most_numbers  # 64 MiB
+        self._numbers = 0
+        self._coresets: dict[str, Coreset] = {}  # the longest unused first
+
+    def get(self, name: str, make: Callable[[], Coreset]) -> Coreset:
+        """Return the coreset of a name, made if it is not at hand."""
+        coreset = self._coresets.pop(name, None)
+        if coreset is None:
+            coreset = make()
+            self._numbers += coreset.points.size
+        self._coresets[name] = coreset
+        while self._numbers > self._most_numbers and len(self._coresets) > 1:
+            oldest = next(iter(self._coresets))
+            self._numbers -= self._coresets.pop(oldest).points.size
+        return coreset
 
 
 @dataclass(frozen=True)
@@ -110,6 +132,7 @@ class Merger:
     folder: Folder
     manifest: Manifest
     kernel: Kernel
+    recent: Recent
 
     def result(self, leaves: Sequence[Leaf], size: int) -> Coreset:
         """Return the coreset of some leaves, refined; itself a cached node."""
@@ -149,7 +172,7 @@ class Merger:
         """One coreset of a node's children, each cached or merged in turn."""
         parts = []
         for child, factor in node.parts:
-            coreset = self._node(child) if isinstance(child, Node) else read_leaf(self.folder, self.manifest, child.key)
+            coreset = self._node(child) if isinstance(child, Node) else self._leaf(child.key)
             parts.append(coreset if factor == 1.0 else replace(coreset, weights=coreset.weights * factor))
         points, weights, ids = concatenate(parts)
         settings = self.manifest.settings
@@ -165,6 +188,10 @@ class Merger:
             refine=refine,
         )
 
+    def _leaf(self, key: str) -> Coreset:
+        file = self.manifest.leaves[key]["file"]
+        return self.recent.get(file, lambda: read_leaf(self.folder, self.manifest, key))
+
     def _node(self, node: Node) -> Coreset:
         size = _NODE_LEAVES * self.manifest.settings["leaf_size"]
         return self._cached(
@@ -174,12 +201,16 @@ class Merger:
     def _cached(self, name: str, make: Callable[[], Coreset]) -> Coreset:
         """A node by its name. What cannot be read counts as absent: it is made again, and is the same."""
         file = _node_file(name)
-        try:
-            return Coreset.from_bytes(self.folder.read(file), file)
-        except (FileNotFoundError, FormatError):
-            coreset = make()
-        self.folder.write(file, coreset.to_bytes(), durable=False)
-        return coreset
+
+        def read_or_make() -> Coreset:
+            try:
+                return Coreset.from_bytes(self.folder.read(file), file)
+            except (FileNotFoundError, FormatError):
+                coreset = make()
+            self.folder.write(file, coreset.to_bytes(), durable=False)
+            return coreset
+
+        return self.recent.get(file, read_or_make)
 
 
 def unused_files(folder: Folder, kernel: Kernel, older_than: float) -> list[str]:
@@ -192,7 +223,7 @@ def unused_files(folder: Folder, kernel: Kernel, older_than: float) -> list[str]
     for version in numbers:
         manifest = None if version in outdated else load(folder, version)
         if manifest is not None:
-            named.update(Merger(folder, manifest, kernel).files())
+            named.update(Merger(folder, manifest, kernel, Recent()).files())
     unused = [manifest_name(version) for version in outdated]
     for under in ("", LEAVES, NODES):
         for name, changed in folder.names(under).items():

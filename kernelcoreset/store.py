@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
@@ -13,14 +12,22 @@ from numpy.typing import ArrayLike
 from pyarrow import fs
 
 from kernelcoreset.build import refuse_if_foreign
-from kernelcoreset.checks import check_at_least, check_count, check_points, check_same_dimension, check_seed
+from kernelcoreset.checks import (
+    check_at_least,
+    check_count,
+    check_factor,
+    check_key,
+    check_points,
+    check_same_dimension,
+    check_seed,
+)
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import ConflictError, DataError, SettingError
 from kernelcoreset.files import Folder
 from kernelcoreset.hashtree import LEAST_SHARE, Leaf
 from kernelcoreset.kernels.base import Kernel, check_kernel
 from kernelcoreset.manifest import Manifest, commit, newest, plain, versions
-from kernelcoreset.storage import LEAVES, LeafUpdate, Merger, read_leaf, refuse_unlike, unused_files, write_leaf
+from kernelcoreset.storage import LEAVES, LeafUpdate, Merger, Recent, read_leaf, refuse_unlike, unused_files, write_leaf
 from kernelcoreset.tree import CoresetTree
 
 __all__ = ["CoresetStore", "LeafUpdate"]
@@ -75,6 +82,7 @@ class CoresetStore:
         self.seed: int = settings["seed"]
         self._folder = folder
         self._manifest = manifest
+        self._recent = Recent()
 
     @staticmethod
     def create(
@@ -248,7 +256,7 @@ class CoresetStore:
             self._known(key)
         new_state = None if state is None else plain(dict(state), "state")
         # All is checked before anything is written.
-        updates = {_checked_key(key): self._checked_update(key, update) for key, update in put.items()}
+        updates = {check_key(key): self._checked_update(key, update) for key, update in put.items()}
         entries = {key: write_leaf(self._folder, key, update) for key, update in updates.items()}
         if any(entry["file"] for entry in entries.values()):
             self._folder.sync(LEAVES)
@@ -272,7 +280,8 @@ class CoresetStore:
 
     def _current(self, touched: set[str], with_state: bool, expected_version: int | None) -> Manifest:
         """The newest manifest, if a change worked out for this object's version may be made on top of it."""
-        found = newest(self._folder)
+        is_newest = max(versions(self._folder), default=None) == self.version
+        found = self._manifest if is_newest else newest(self._folder)
         if found is None:
             raise FileNotFoundError(f"The store at {self.path} is gone.")
         if expected_version is not None and found.version != expected_version:
@@ -297,7 +306,7 @@ class CoresetStore:
     def _build(self, key: str, points: ArrayLike, weights: ArrayLike | None, ids: ArrayLike | None) -> LeafUpdate:
         points = check_points(points, allow_empty=True)
         self._refuse_other_dimension(points.shape[1])
-        seed = self.leaf_seed(_checked_key(key))
+        seed = self.leaf_seed(check_key(key))
         tree = CoresetTree(self.k, self.kernel, self.size, z=self.z, leaf_size=self.leaf_size, seed=seed)
         tree.add(points, weights, ids)
         coreset = tree.result(self.leaf_size, refine=False) if tree.n_weighted else None
@@ -362,7 +371,7 @@ class CoresetStore:
     def _weighted_leaves(self, keys: Iterable[str], weight_of: Callable[[str], float] | None) -> list[Leaf]:
         entries = self._manifest.leaves
         full = [key for key in dict.fromkeys(keys) if entries[key]["file"] is not None]
-        scales = {key: 1.0 if weight_of is None else _checked_factor(key, weight_of(key)) for key in full}
+        scales = {key: 1.0 if weight_of is None else check_factor(key, weight_of(key)) for key in full}
         least = LEAST_SHARE * max(scales.values(), default=0.0)
         leaves = [Leaf(key, entries[key]["sha256"], scales[key]) for key in full if scales[key] > least]
         if not leaves:
@@ -374,7 +383,7 @@ class CoresetStore:
 
     @property
     def _merger(self) -> Merger:
-        return Merger(self._folder, self._manifest, self.kernel)
+        return Merger(self._folder, self._manifest, self.kernel, self._recent)
 
     # --- clearing away -----------------------------------------------------------------------------------------------
 
@@ -420,19 +429,3 @@ def _checked_settings(
         "leaf_size": tree.leaf_size,
         "seed": tree.seed,
     }
-
-
-def _checked_key(key: Any) -> str:
-    if not isinstance(key, str) or not key:
-        raise SettingError(f"`key` must be a text that is not empty; got {key!r}. Use str(...) of it.")
-    return key
-
-
-def _checked_factor(key: str, factor: Any) -> float:
-    try:
-        number = float(factor)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not (math.isfinite(number) and number >= 0.0):
-        raise SettingError(f"`weight_of` must give a finite number of at least 0; got {factor!r} for {key!r}.")
-    return number

@@ -1,6 +1,5 @@
 """Coresets kept by key: what is there, what a change does, what cannot go in, and what a damaged file says."""
 
-import json
 import os
 import time
 
@@ -123,6 +122,8 @@ def test_cached_nodes_are_only_a_cache(tmp_path):
         content = bytearray(node.read_bytes())
         content[100] ^= 1  # in the pages of the first column
         node.write_bytes(content)
+    same(kc.CoresetStore.open(tmp_path / "store").result(), before)
+    assert sorted((tmp_path / "store" / "nodes").iterdir()) == nodes
     same(store.result(), before)
 
 
@@ -326,16 +327,16 @@ def test_a_missing_or_damaged_leaf_names_its_key_and_the_remedy(tmp_path):
 
 
 def test_a_damaged_or_newer_manifest(tmp_path):
-    store = filled(tmp_path / "store", DAYS[:2])
+    filled(tmp_path / "store", DAYS[:2])
     path = tmp_path / "store" / manifest.manifest_name(2)
     content = path.read_text()
-    for damaged in (content[:-10], "", "[]", content.replace("2024-01-02", "2024-01-03"), '{"format": "1"}'):
+    for damaged in (content[:-10], "", "[]", content.replace("2024-01-02", "2024-01-03"), content + " "):
         path.write_text(damaged)
         with pytest.raises(kc.FormatError, match=r"manifest-0000000002.json is damaged.*go back to the version before"):
             kc.CoresetStore.open(tmp_path / "store")
-    path.write_text(json.dumps(json.loads(content) | {"format": 2}))
+    path.write_text(content.replace('"format": 1', '"format": 2'))
     with pytest.raises(kc.FormatError, match=r"has format 2; this version reads up to 1. Upgrade kernelcoreset"):
-        store.expire(DAYS[0])
+        kc.CoresetStore.open(tmp_path / "store")
     path.unlink()
     assert kc.CoresetStore.open(tmp_path / "store").keys() == DAYS[:1]
 
@@ -478,3 +479,24 @@ def test_a_disk_without_links(tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match="already"):
         new_store(tmp_path / "store")
     assert not list((tmp_path / "store").glob(".*"))
+
+
+def test_what_was_read_lately_is_kept_within_bounds():
+    recent, made = storage.Recent(most_numbers=100), []
+
+    def read(name, rows):
+        def make():
+            made.append(name)
+            return kc.Coreset(np.ones((rows, 2)), np.ones(rows))
+
+        return recent.get(name, make)
+
+    for name in "abcda":  # 40 numbers each: c drives a out, d drives b out, a drives c out
+        read(name, 20)
+    assert made == ["a", "b", "c", "d", "a"]
+    read("d", 20)
+    assert len(made) == 5
+    assert len(read("large", 500)) == 500
+    read("large", 500)
+    read("d", 20)
+    assert made[5:] == ["large", "d"]
