@@ -145,7 +145,7 @@ def merge_coresets(
     kernel, k, z, seed = check_kernel(kernel), check_count("k", k), _check_z(z), check_seed(seed)
     draw, size = check_choice("draw", draw, DRAWS), _check_size(size, k)
     for coreset in coresets:
-        _refuse_if_foreign(coreset, k, kernel, z)
+        refuse_if_foreign(coreset, k, kernel, z)
     points, weights, ids = concatenate(coresets)
     # A draw from a draw is only unbiased if their random numbers are independent, also where a user gives one seed to
     # all: each further merge has random numbers of its own.
@@ -168,7 +168,7 @@ def _check_z(z: float) -> float:
     return check_at_least("z", z, 1.0, "Use z=2 for k-means, z=1 for k-median.")
 
 
-def _refuse_if_foreign(coreset: Coreset, k: int, kernel: Kernel, z: float) -> None:
+def refuse_if_foreign(coreset: Coreset, k: int, kernel: Kernel, z: float) -> None:
     """Refuse to merge what was built for another question."""
     if not isinstance(coreset, Coreset):
         raise SettingError(f"`coresets` must be Coreset objects; got {type(coreset).__name__}.")

@@ -116,6 +116,24 @@ def check_ids(ids: ArrayLike | None, n: int) -> NDArray[Any] | None:
     return array
 
 
+def check_key(key: Any) -> str:
+    """Return the key of a partition if it is a text."""
+    if not isinstance(key, str) or not key:
+        raise SettingError(f"`key` must be a text that is not empty; got {key!r}. Use str(...) of it.")
+    return key
+
+
+def check_factor(key: str, factor: Any) -> float:
+    """Return the factor of a key's weights if it is a finite number of at least 0."""
+    try:
+        number = float(factor)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0.0):
+        raise SettingError(f"`weight_of` must give a finite number of at least 0; got {factor!r} for {key!r}.")
+    return number
+
+
 def _number(name: str, value: Any, rule: str) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise SettingError(f"`{name}` must be {rule}; got {value!r} ({type(value).__name__}).")

@@ -272,6 +272,22 @@ def _run_work(settings: Settings, record: RunRecord) -> None:
             pipeline.assign(spark, model, settings, record)
 
 
+def _update_work(settings: Settings, record: RunRecord) -> None:
+    from kernelcoreset.spark.session import open_session
+    from kernelcoreset.spark.update import update
+
+    with open_session(settings, record.stage("session")) as spark:
+        update(spark, settings, record)
+
+
+def _stream_work(settings: Settings, record: RunRecord) -> None:
+    from kernelcoreset.spark.session import open_session
+    from kernelcoreset.spark.streaming import stream
+
+    with open_session(settings, record.stage("session")) as spark:
+        stream(spark, settings, record)
+
+
 def _spark_plan(settings: Settings) -> Mapping[str, Any]:
     from kernelcoreset.spark import pipeline
     from kernelcoreset.spark.session import open_session
@@ -279,6 +295,22 @@ def _spark_plan(settings: Settings) -> Mapping[str, Any]:
     with open_session(settings) as spark:
         plan: Mapping[str, Any] = pipeline.plan(spark, settings)
     return plan
+
+
+def _update_plan(settings: Settings) -> Mapping[str, Any]:
+    from kernelcoreset.spark.session import open_session
+    from kernelcoreset.spark.update import plan
+
+    with open_session(settings) as spark:
+        return plan(spark, settings)
+
+
+def _stream_plan(settings: Settings) -> Mapping[str, Any]:
+    from kernelcoreset.spark.session import open_session
+    from kernelcoreset.spark.streaming import plan
+
+    with open_session(settings) as spark:
+        return plan(spark, settings)
 
 
 def _cluster_plan(settings: Settings) -> Mapping[str, Any]:
@@ -319,6 +351,24 @@ RUN = Job(
 )
 
 
+UPDATE = Job(
+    "update",
+    "Follow a table that grows: rebuild the coresets of new and changed partitions only, refit, label what is new.",
+    _update_work,
+    _update_plan,
+    needs=("store.path",),
+)
+
+
+STREAM = Job(
+    "stream",
+    "Follow a stream: every micro-batch goes into the store once, is labelled, and refits the model in turn.",
+    _stream_work,
+    _stream_plan,
+    needs=("store.path", "stream.checkpoint", _OUTPUT),
+)
+
+
 def build_coreset_main(argv: Sequence[str] | None = None) -> int:
     """Run the job that builds a coreset from all rows."""
     return run_job(BUILD_CORESET, argv)
@@ -337,3 +387,13 @@ def assign_main(argv: Sequence[str] | None = None) -> int:
 def run_main(argv: Sequence[str] | None = None) -> int:
     """Run all three jobs in one."""
     return run_job(RUN, argv)
+
+
+def update_main(argv: Sequence[str] | None = None) -> int:
+    """Run the job that follows what has changed in the input."""
+    return run_job(UPDATE, argv)
+
+
+def stream_main(argv: Sequence[str] | None = None) -> int:
+    """Run the job that follows a stream."""
+    return run_job(STREAM, argv)

@@ -27,6 +27,8 @@ from kernelcoreset.sampling import draw_sample
 
 _FORMAT_VERSION = 1
 _METADATA_KEY = b"kernelcoreset"
+# Coordinates are all different: a dictionary or a compression makes the file slower and no smaller.
+_PARQUET: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +138,29 @@ class Coreset:
 
     def write_parquet(self, path: str | PathLike[str]) -> None:
         """Write the coreset as one Parquet file, its settings in the schema's metadata."""
-        pq.write_table(self.to_arrow(), path)
+        pq.write_table(self.to_arrow(), path, **_PARQUET)
+
+    def to_bytes(self) -> bytes:
+        """Return what `write_parquet` writes, for storage that is not a local file.
+
+        Examples
+        --------
+        >>> Coreset.from_bytes(Coreset([[0.0], [1.0]], [2.0, 3.0]).to_bytes())
+        Coreset(2 points in 1 dimensions, total weight 5)
+        """
+        sink = pa.BufferOutputStream()
+        pq.write_table(self.to_arrow(), sink, **_PARQUET)
+        return bytes(sink.getvalue().to_pybytes())
+
+    @staticmethod
+    def from_bytes(content: bytes, name: str = "This") -> Coreset:
+        """Return the coreset that `to_bytes` gave; `name` is what an error calls it."""
+        try:
+            file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+            table = file.read(use_threads=False)  # a coreset is too small to share out
+        except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+            raise FormatError(_unreadable(name, error)) from None
+        return Coreset.from_arrow(table)
 
     @staticmethod
     def read_parquet(path: str | PathLike[str]) -> Coreset:
@@ -146,9 +170,7 @@ class Coreset:
         except (pa.ArrowInvalid, pa.ArrowIOError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
-            raise FormatError(
-                f"{path} is not a readable Parquet file ({error}). It is damaged: build it again."
-            ) from None
+            raise FormatError(_unreadable(path, error)) from None
         return Coreset.from_arrow(table)
 
 
@@ -211,6 +233,10 @@ def plain_kernel(kernel: Kernel) -> dict[str, Any]:
         return kernel.to_dict()
     except KernelError:
         return {"kernel": repr(kernel)}
+
+
+def _unreadable(name: str | PathLike[str], error: Exception) -> str:
+    return f"{name} is not a readable Parquet file ({error}). It is damaged: build it again."
 
 
 def _read_metadata(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:

@@ -19,3 +19,7 @@ class KernelError(KernelCoresetError):
 
 class FormatError(KernelCoresetError):
     """A file or plain-data form is damaged, foreign, or from a newer version."""
+
+
+class ConflictError(KernelCoresetError):
+    """Somebody else changed the same thing meanwhile: look at what is there now, and try again."""

@@ -23,7 +23,7 @@ try:
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError:
     raise ImportError(
-        "kernelcoreset.KernelKMeans needs scikit-learn: pip install 'kernelcoreset[scikit-learn]'."
+        "kernelcoreset's estimators need scikit-learn: pip install 'kernelcoreset[scikit-learn]'."
     ) from None
 
 _KERNELS: dict[str, Any] = {
@@ -119,24 +119,17 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         -------
         self
         """
-        points = validate_data(self, X, dtype=np.float64, ensure_min_samples=1)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
-        n_clusters = check_count("n_clusters", self.n_clusters)
-        size = check_count("coreset_size", self.coreset_size)
-        if size < n_clusters:
-            raise SettingError(f"`coreset_size` must be at least n_clusters ({n_clusters}); got {size}.")
+        points, weights = self._checked(X, sample_weight)
+        n_clusters, size = self._checked_counts()
         if len(points) < n_clusters:
             raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._draw_seed()
         self.kernel_ = self._chosen_kernel(points, weights, seed)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
         self.model_ = KernelKMeansModel.fit_coreset(
             coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
         )
-        found = self.model_.label(points)
-        self.labels_ = found.labels
-        powers = found.distances**self.z
-        self.inertia_ = float(powers.sum() if weights is None else powers @ weights)
+        self._measure(points, weights)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
@@ -152,9 +145,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
         """Return minus the cost of the centers on X: larger is better, as scikit-learn wants it."""
         check_is_fitted(self)
-        points = validate_data(self, X, dtype=np.float64, reset=False)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
-        return -self.model_.cost(points, weights)
+        return -self.model_.cost(*self._checked(X, sample_weight, reset=False))
 
     @property
     def coreset_(self) -> Coreset:
@@ -171,6 +162,34 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     @property
     def _n_features_out(self) -> int:
         return self.model_.k
+
+    def _checked(
+        self,
+        X: ArrayLike,  # noqa: N803
+        sample_weight: ArrayLike | None,
+        *,
+        reset: bool = True,
+    ) -> tuple[Floats, Floats | None]:
+        points = validate_data(self, X, dtype=np.float64, reset=reset, ensure_min_samples=1)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
+        return points, weights
+
+    def _checked_counts(self) -> tuple[int, int]:
+        n_clusters = check_count("n_clusters", self.n_clusters)
+        size = check_count("coreset_size", self.coreset_size)
+        if size < n_clusters:
+            raise SettingError(f"`coreset_size` must be at least n_clusters ({n_clusters}); got {size}.")
+        return n_clusters, size
+
+    def _measure(self, points: Floats, weights: Floats | None) -> None:
+        """Label the rows given to fit, and keep their labels and cost."""
+        found = self.model_.label(points)
+        self.labels_ = found.labels
+        powers = found.distances**self.z
+        self.inertia_ = float(powers.sum() if weights is None else powers @ weights)
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _chosen_kernel(self, points: Floats, weights: Floats | None, seed: int) -> Kernel:
         if not isinstance(self.kernel, str):
@@ -195,7 +214,10 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             for cluster in range(model.k)
         )
         return (
-            f"<pre>{settings}</pre><p>{html.escape(repr(self.kernel_))}; cost {self.inertia_:.6g} on "
-            f"{len(self.labels_):,} points; coreset of {len(model.coreset):,}; {model.solution.n_iter} iterations.</p>"
+            f"<pre>{settings}</pre><p>{html.escape(repr(self.kernel_))}; {self._what_was_seen()}; coreset of "
+            f"{len(model.coreset):,}; {model.solution.n_iter} iterations.</p>"
             f"<table><tr><th>cluster</th><th>share of weight</th><th>coreset points</th></tr>{rows}</table>"
         )
+
+    def _what_was_seen(self) -> str:
+        return f"cost {self.inertia_:.6g} on {len(self.labels_):,} points"

@@ -48,8 +48,8 @@ class RunRecord:
     -----
     The summary speaks of these values, where a stage has added them: `rows`, `bad_rows`, `leaves`, `coreset_points`,
     `coreset_weight`, `kernel` (text), `cost` (on all rows), `coreset_cost`, `cluster_sizes` (rows of each cluster),
-    `certificate` (`largest_error`, `center_sets`, `fraction` of the rows, `standard_error`), `coreset`, `model` and
-    `output` (where they are).
+    `outcome` (text), `keys` (counts by name), `moved` (share of the weight), `certificate` (`largest_error`,
+    `center_sets`, `fraction` of the rows, `standard_error`), `coreset`, `model` and `output` (where they are).
 
     Examples
     --------
@@ -129,11 +129,14 @@ class RunRecord:
         """Return what came out, in a few lines for a person."""
         known = self._values
         lines = {
+            "outcome": known.get("outcome"),
+            "keys": _keys(known.get("keys")),
             "rows": _rows(known),
             "kernel": known.get("kernel"),
             "coreset": _coreset(known),
             "cost": _cost(known),
             "clusters": _clusters(known.get("cluster_sizes")),
+            "moved": _moved(known.get("moved")),
             "certificate": _certificate(known.get("certificate")),
             "coreset at": known.get("coreset"),
             "model at": known.get("model"),
@@ -149,6 +152,15 @@ def _rows(known: Mapping[str, Any]) -> str | None:
         return None
     bad = known.get("bad_rows")
     return f"{known['rows']:,}" + (f" ({bad:,} bad rows left out)" if bad else "")
+
+
+def _keys(counts: Mapping[str, int] | None) -> str | None:
+    found = [f"{count:,} {name.replace('_', ' ')}" for name, count in (counts or {}).items() if count]
+    return ", ".join(found)
+
+
+def _moved(share: float | None) -> str | None:
+    return None if share is None else f"{share:.2%} of the weight is in another cluster than before"
 
 
 def _coreset(known: Mapping[str, Any]) -> str | None:

@@ -23,6 +23,7 @@ _TOO_LATE = (
     "spark.driver.extra",
     "spark.driver.defaultJavaOptions",
 )
+_FORMATS_OF_FILES = ("parquet", "orc", "csv", "json", "text", "avro", "delta", "xml", "binaryFile")
 _DEMO_FEATURES = ("longitude", "latitude")
 
 
@@ -30,7 +31,8 @@ _DEMO_FEATURES = ("longitude", "latitude")
 class InputSettings:
     """[input]: the rows to cluster.
 
-    Exactly one of `path`, `table`, `query` and `demo_rows` says where they are.
+    Exactly one of `path`, `table`, `query` and `demo_rows` says where they are; none for a `format` without files, such
+    as kafka or rate, of which `options` say it all.
 
     Parameters
     ----------
@@ -43,9 +45,13 @@ class InputSettings:
     demo_rows : int, optional
         Generate this many geo-like points instead (seeded), with the columns longitude and latitude.
     format : str
-        Format of `path`: parquet, csv, json, orc, delta, ...
+        Format of `path`: parquet, csv, json, orc, delta, ...; or a source without one: kafka, rate, ...
     options : mapping
         Options of Spark's reader, such as `{header = true}`.
+    schema : str, optional
+        Columns and types, such as "x double, y double", where the files do not say them. Streams of files need it.
+    select : list of str
+        SQL expressions to take instead of all columns, such as "CAST(value AS DOUBLE) AS x".
     features : list of str or str
         Numeric columns, or the name of one array or vector column. With `demo_rows` they are known.
     weight_col, id_col : str, optional
@@ -66,6 +72,8 @@ class InputSettings:
     demo_rows: int | None = None
     format: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    select: tuple[str, ...] = ()
     features: tuple[str, ...] | str = ()
     weight_col: str | None = None
     id_col: str | None = None
@@ -75,12 +83,14 @@ class InputSettings:
     scan: str = "auto"
 
     def __post_init__(self) -> None:
-        _check_texts("input", self, "path", "table", "query", "format", "weight_col", "id_col", "where")
-        _check_texts("input", self, "quarantine_path")
-        _exactly_one("input", self, "path", "table", "query", "demo_rows")
+        check_texts("input", self, "path", "table", "query", "format", "weight_col", "id_col", "where")
+        check_texts("input", self, "quarantine_path", "schema")
+        if not self.has_no_place or self.format in _FORMATS_OF_FILES:
+            _exactly_one("input", self, "path", "table", "query", "demo_rows")
         if self.demo_rows is not None:
             check_count("input.demo_rows", self.demo_rows)
-        _replace(self, "options", _flat_options("input.options", self.options))
+        set_field(self, "options", _flat_options("input.options", self.options))
+        set_field(self, "select", _names("input.select", self.select))
         features = self.features or (_DEMO_FEATURES if self.demo_rows else ())
         if not isinstance(features, str):
             features = _names("input.features", features)
@@ -89,7 +99,7 @@ class InputSettings:
                     "`input.features` is required: the numeric columns to cluster on, such as "
                     '["longitude", "latitude"], or the name of one array or vector column.'
                 )
-        _replace(self, "features", features)
+        set_field(self, "features", features)
         check_choice("input.bad_rows", self.bad_rows, ("fail", "drop", "quarantine"))
         if (self.bad_rows == "quarantine") != (self.quarantine_path is not None):
             raise SettingError(
@@ -97,13 +107,23 @@ class InputSettings:
                 f"got {self.quarantine_path!r} with {self.bad_rows!r}."
             )
         check_choice("input.scan", self.scan, ("auto", "spark", "direct"))
-        if self.scan == "direct" and (self.path is None or self.format != "parquet" or self.where):
+        if self.scan == "direct" and not self.is_whole_files:
             raise SettingError(
                 '`input.scan` = "direct" reads whole Parquet files: it needs `input.path`, format "parquet" and no '
-                '`input.where`. Use "auto", which takes the direct way where it can.'
+                '`input.where` or `input.select`. Use "auto", which takes the direct way where it can.'
             )
         if self.weight_col is not None and self.weight_col in self.feature_columns:
             raise SettingError(f"`input.weight_col` must not be one of the features; got {self.weight_col!r}.")
+
+    @property
+    def has_no_place(self) -> bool:
+        """Whether the options alone say where the rows are."""
+        return all(place is None for place in (self.path, self.table, self.query, self.demo_rows))
+
+    @property
+    def is_whole_files(self) -> bool:
+        """Whether the rows are those of Parquet files as they are."""
+        return self.path is not None and self.format == "parquet" and self.where is None and not self.select
 
     @property
     def feature_columns(self) -> tuple[str, ...]:
@@ -145,9 +165,9 @@ class CoresetSettings:
         if self.leaf_size is not None:
             remedy = "A leaf keeps at least `coreset.coreset_size` points; leave it out for 4 times as many."
             check_count("coreset.leaf_size", self.leaf_size, least=self.coreset_size, remedy=remedy)
-        _replace(self, "z", check_at_least("coreset.z", self.z, 1.0, "Use 2 for k-means, 1 for k-median."))
+        set_field(self, "z", check_at_least("coreset.z", self.z, 1.0, "Use 2 for k-means, 1 for k-median."))
         check_count("coreset.seed", self.seed, least=0)
-        _check_texts("coreset", self, "path")
+        check_texts("coreset", self, "path")
 
 
 @dataclass(frozen=True)
@@ -174,7 +194,7 @@ class ClusterSettings:
     def __post_init__(self) -> None:
         for name in ("k", "n_init", "max_iter"):
             check_count(f"cluster.{name}", getattr(self, name))
-        _check_texts("cluster", self, "model_path")
+        check_texts("cluster", self, "model_path")
 
 
 @dataclass(frozen=True)
@@ -214,13 +234,13 @@ class OutputSettings:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_texts("output", self, "path", "table", "format", "prediction_col", "distance_col", "margin_col")
+        check_texts("output", self, "path", "table", "format", "prediction_col", "distance_col", "margin_col")
         if self.path is not None and self.table is not None:
             raise SettingError("Give one of `output.path` and `output.table`; got both.")
         check_choice("output.mode", self.mode, ("error", "overwrite", "append", "overwrite-partitions"))
-        _replace(self, "partition_by", _names("output.partition_by", self.partition_by))
+        set_field(self, "partition_by", _names("output.partition_by", self.partition_by))
         if self.columns is not None:
-            _replace(self, "columns", _names("output.columns", self.columns))
+            set_field(self, "columns", _names("output.columns", self.columns))
             lost = sorted(set(self.partition_by) - {*self.columns, *self.new_columns})
             if lost:
                 raise SettingError(f"`output.columns` must hold the columns of `output.partition_by`; missing: {lost}.")
@@ -228,7 +248,7 @@ class OutputSettings:
             raise SettingError('`output.mode` = "overwrite-partitions" needs `output.partition_by`; it is empty.')
         if len(set(self.new_columns)) < len(self.new_columns):
             raise SettingError(f"The new columns of `output` must have different names; got {list(self.new_columns)}.")
-        _replace(self, "options", _flat_options("output.options", self.options))
+        set_field(self, "options", _flat_options("output.options", self.options))
 
     @property
     def new_columns(self) -> tuple[str, ...]:
@@ -278,7 +298,7 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_texts("spark", self, "app_name")
+        check_texts("spark", self, "app_name")
         conf = _flat_options("spark.conf", self.conf)
         for key in conf:
             if not key.startswith("spark."):
@@ -288,7 +308,7 @@ class SparkSettings:
                     f"`spark.conf` cannot set {key}: Spark reads it before this file. Give it on the command line "
                     "(./spark-submit.sh --master ..., --conf ...) or in conf/spark-defaults.conf."
                 )
-        _replace(self, "conf", conf)
+        set_field(self, "conf", conf)
 
 
 @dataclass(frozen=True)
@@ -305,7 +325,7 @@ class RunSettings:
     record: str | None = None
 
     def __post_init__(self) -> None:
-        _check_texts("run", self, "record")
+        check_texts("run", self, "record")
         if self.record is not None and scheme_of(self.record) not in RECORD_SCHEMES:
             raise SettingError(
                 f"`run.record` must be a local path or start with one of {', '.join(RECORD_SCHEMES)}; "
@@ -319,11 +339,13 @@ def scheme_of(path: str) -> str:
     return scheme if colon else "file"
 
 
-def _replace(section: Any, name: str, value: Any) -> None:
+def set_field(section: Any, name: str, value: Any) -> None:
+    """Put a checked value into a frozen section, while it is made."""
     object.__setattr__(section, name, value)
 
 
-def _check_texts(section_name: str, section: Any, *names: str) -> None:
+def check_texts(section_name: str, section: Any, *names: str) -> None:
+    """Refuse fields that are neither None nor a text with something in it."""
     for name in names:
         value = getattr(section, name)
         if value is not None and (not isinstance(value, str) or not value.strip()):

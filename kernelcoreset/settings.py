@@ -28,6 +28,7 @@ from kernelcoreset.sections import (
     SparkSettings,
     scheme_of,
 )
+from kernelcoreset.store_sections import StoreSettings, StreamSettings, UpdateSettings
 
 _SIGMA_RULES = ("median", "auto")  # those of kernelcoreset.choosing.choose_sigma
 
@@ -94,6 +95,9 @@ class Settings:
     cluster: ClusterSettings
     output: OutputSettings
     certificate: CertificateSettings
+    store: StoreSettings
+    update: UpdateSettings
+    stream: StreamSettings
     spark: SparkSettings
     run: RunSettings
 
@@ -140,6 +144,9 @@ class Settings:
             cluster=_section(ClusterSettings, "cluster", tables, k=coreset.k),
             output=_section(OutputSettings, "output", tables),
             certificate=_section(CertificateSettings, "certificate", tables, seed=coreset.seed),
+            store=_section(StoreSettings, "store", tables),
+            update=_section(UpdateSettings, "update", tables),
+            stream=_section(StreamSettings, "stream", tables),
             spark=_section(SparkSettings, "spark", tables),
             run=_section(RunSettings, "run", tables),
         )

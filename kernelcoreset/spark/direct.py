@@ -24,7 +24,7 @@ from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, leaf_row, leaf_
 
 _BATCH_ROWS = 131_072
 _BATCH_BYTES = 32 * 1024**2
-_LEAF_ROWS = 1_000_000  # small row groups are read together until they hold about this many rows
+LEAF_ROWS = 1_000_000  # small row groups are read together until they hold about this many rows
 
 _NUMBERS = ("double", "float", "integer", "long", "short", "byte")
 
@@ -63,7 +63,7 @@ def plan_runs(files: Sequence[str], columns: Sequence[str]) -> list[Run] | None:
         first = rows = 0
         for group in range(footer.num_row_groups):
             rows += footer.row_group(group).num_rows
-            if rows >= _LEAF_ROWS or group == footer.num_row_groups - 1:
+            if rows >= LEAF_ROWS or group == footer.num_row_groups - 1:
                 runs.append(Run(file, first, group, rows))
                 first, rows = group + 1, 0
     return runs
@@ -81,7 +81,7 @@ def leaves_by_files(
 
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for leaf, run in runs_of(batches):
-            yield leaf_row(leaf, _read(run, settings.layout), settings, arrow_schema)
+            yield leaf_row(leaf, read_points(run, settings.layout), settings, arrow_schema)
         spare_collector()
 
     return run_tasks(spark, runs).mapInArrow(build, schema)
@@ -101,8 +101,8 @@ def runs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Run]]:
             yield task.pop("leaf"), Run(**task)
 
 
-def _read(run: Run, layout: Layout) -> Iterator[list[pa.Array]]:
-    """Batches of the layout's columns, numbers as float64."""
+def read_points(run: Run, layout: Layout) -> Iterator[list[pa.Array]]:
+    """Yield batches of the layout's columns of a run, numbers as float64."""
     types = [pa.list_(pa.float64()) if layout.is_array else pa.float64()] * layout.width
     types += [] if layout.weight_col is None else [pa.float64()]
     types += [] if layout.id_col is None else [None]

@@ -94,32 +94,54 @@ def spare_collector() -> None:
     gc.freeze()
 
 
-def leaf_row(
-    leaf: int, batches: Iterable[Sequence[pa.Array]], settings: LeafSettings, schema: pa.Schema
-) -> pa.RecordBatch:
-    """Stream the batches of one leaf through a tree, in bounded memory, and return its row."""
-    layout = settings.layout
-    reader = BatchReader(layout)
-    tree = CoresetTree(
-        settings.k,
-        settings.kernel,
-        settings.size,
-        z=settings.z,
-        leaf_size=settings.leaf_size,
-        seed=settings.seed_of(0, leaf),
-    )
-    rows = 0
-    for arrays in batches:
-        rows += len(arrays[0])
-        columns, weights, good = reader.read(arrays)
-        ids = None if layout.id_col is None else _read_ids(arrays[-1], layout.id_col, leaf)
+class LeafBuilder:
+    """Streams the batches of one leaf through a tree, in bounded memory."""
+
+    def __init__(self, leaf: int, settings: LeafSettings, seed: int | None = None) -> None:
+        self.leaf = leaf
+        self.settings = settings
+        self.rows = 0
+        self._reader = BatchReader(settings.layout)
+        self._tree = CoresetTree(
+            settings.k,
+            settings.kernel,
+            settings.size,
+            z=settings.z,
+            leaf_size=settings.leaf_size,
+            seed=settings.seed_of(0, leaf) if seed is None else seed,
+        )
+
+    def add(self, arrays: Sequence[pa.Array]) -> None:
+        """Take in the columns of a batch; bad rows are counted and left out."""
+        layout = self.settings.layout
+        self.rows += len(arrays[0])
+        columns, weights, good = self._reader.read(arrays)
+        ids = None if layout.id_col is None else _read_ids(arrays[-1], layout.id_col, self.leaf)
         if good is not None:
             columns = columns[:, good]
             weights = None if weights is None else weights[good]
             ids = None if ids is None else ids[good]
-        tree.add(columns.T, weights, ids)
-    coreset = tree.result(settings.leaf_size, refine=False) if tree.n_weighted else None
-    return as_row(leaf, 1, rows, reader.bad, coreset, schema)
+        self._tree.add(columns.T, weights, ids)
+
+    def row(self, schema: pa.Schema) -> pa.RecordBatch:
+        """Return the row of the leaf."""
+        tree = self._tree
+        coreset = tree.result(self.settings.leaf_size, refine=False) if tree.n_weighted else None
+        return as_row(self.leaf, 1, self.rows, self._reader.bad, coreset, schema)
+
+
+def leaf_row(
+    leaf: int,
+    batches: Iterable[Sequence[pa.Array]],
+    settings: LeafSettings,
+    schema: pa.Schema,
+    seed: int | None = None,
+) -> pa.RecordBatch:
+    """Return the row of a leaf from its batches; its seed comes from its number unless given."""
+    builder = LeafBuilder(leaf, settings, seed)
+    for arrays in batches:
+        builder.add(arrays)
+    return builder.row(schema)
 
 
 def _read_ids(array: pa.Array, name: str, leaf: int) -> NDArray[Any]:

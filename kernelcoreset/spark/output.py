@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pyarrow import fs
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from kernelcoreset.errors import SettingError
+from kernelcoreset.files import open_path
 from kernelcoreset.record import local_path
 from kernelcoreset.sections import OutputSettings, scheme_of
 from kernelcoreset.spark.columns import quoted
 
 _FILE_FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of a partition column's nulls."""
+# What Spark escapes in the names of partition folders.
+_ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 _PARTITION_MODE = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -55,6 +63,45 @@ def write_output(frame: DataFrame, settings: OutputSettings) -> None:
         if folder is not None and not was_there:  # an empty folder would be in the way of the next run
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def remove_partitions(spark: SparkSession, settings: OutputSettings, partitions: Sequence[Mapping[str, str]]) -> None:
+    """Remove the rows of some partitions, given by the values of their columns; it does not matter if there are none.
+
+    Folders of files that no running job can own any more, left by one that was killed, go too.
+    """
+    if settings.format not in _FILE_FORMATS:
+        place = settings.table or f"{settings.format}.{quoted(str(settings.path))}"
+        for partition in partitions:
+            spark.sql(f"DELETE FROM {place} WHERE {_condition(partition, ' AND ')}")
+    elif settings.table is not None:
+        if spark.catalog.tableExists(settings.table):
+            for partition in partitions:
+                condition = _condition(partition, ", ")
+                spark.sql(f"ALTER TABLE {settings.table} DROP IF EXISTS PARTITION ({condition})")
+    else:
+        system, place = open_path(str(settings.path))
+        for info in system.get_file_info(fs.FileSelector(place, allow_not_found=True)):
+            if info.base_name.startswith(".spark-staging-"):
+                system.delete_dir(info.path)
+        for partition in partitions:
+            folder = f"{place}/{partition_folder(partition)}"
+            if system.get_file_info(folder).type == fs.FileType.Directory:
+                system.delete_dir(folder)
+
+
+def partition_folder(partition: Mapping[str, str]) -> str:
+    """Return the folder that Spark writes the rows of a partition to."""
+    return "/".join(f"{name}={_escaped(value)}" for name, value in partition.items())
+
+
+def _escaped(value: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", value) or NO_VALUE
+
+
+def _condition(partition: Mapping[str, str], joint: str) -> str:
+    texts = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in partition.items()}
+    return joint.join(f"{quoted(name)} = '{text}'" for name, text in texts.items())
 
 
 def _replace_folder(folder: Path, writer: DataFrameWriter) -> None:

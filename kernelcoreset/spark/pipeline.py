@@ -8,24 +8,26 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from kernelcoreset.certificate import Probe
 from kernelcoreset.choosing import choose_sigma
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
+from kernelcoreset.sections import InputSettings, OutputSettings
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct
-from kernelcoreset.spark.columns import BatchReader, layout_of, quoted, selection, why_bad, with_dimension
+from kernelcoreset.spark.columns import BatchReader, Layout, layout_of, quoted, selection, why_bad, with_dimension
 from kernelcoreset.spark.labels import LabelSettings, refuse_taken
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.output import check_output, write_output
 from kernelcoreset.spark.source import read_input
-from kernelcoreset.spark.summary import make_probe, observed_labels, read_summary
+from kernelcoreset.spark.summary import KernelKMeansSummary, make_probe, observed_labels, read_summary
 
 _SIGMA_SAMPLE = 2_000
 _REASON = "reason"
@@ -43,8 +45,12 @@ class Input:
     @property
     def runs(self) -> list[direct.Run] | None:
         """The leaves of the direct scan, or None where the rows are to be read through Spark."""
+        return self.runs_of(self.frame)
+
+    def runs_of(self, frame: DataFrame) -> list[direct.Run] | None:
+        """Return the same for another frame of the same files, or of some of them."""
         readable = all(direct.can_read(self.frame.schema[name].dataType) for name in self.layout.features)
-        found = self._runs(self.layout.columns) if readable else None
+        found = self._runs(frame, self.layout.columns) if readable else None
         if found is None and self.settings.scan == "direct":
             raise DataError(
                 f'`input.scan` = "direct" needs plain local Parquet files that hold all columns; {self.settings.path} '
@@ -52,25 +58,25 @@ class Input:
             )
         return found
 
-    @property
-    def copied_runs(self) -> list[direct.Run] | None:
-        """The runs for a pass that takes all columns along; None where one of them is not to be read by pyarrow."""
-        if not all(direct.can_copy(field.dataType) for field in self.frame.schema.fields):
+    def copied_runs_of(self, frame: DataFrame) -> list[direct.Run] | None:
+        """Return the runs for a pass that takes all columns of a frame along; None where pyarrow cannot copy one."""
+        if not all(direct.can_copy(field.dataType) for field in frame.schema.fields):
             return None
-        return self._runs(self.frame.columns)
+        return self._runs(frame, frame.columns)
 
-    def keep(self, columns: Sequence[str]) -> None:
-        """Read no other columns than these and those of the points."""
-        names = dict.fromkeys([*columns, *self.layout.columns])
-        self.frame = self.frame.select(*[quoted(name) for name in names])
+    def needed(self, columns: Sequence[str] | None) -> DataFrame:
+        """Return the columns to be written, or all, and those of the points: others need not be read."""
+        if not columns:
+            return self.frame
+        return self.frame.select(*[quoted(name) for name in dict.fromkeys([*columns, *self.layout.columns])])
 
-    def _runs(self, columns: Sequence[str]) -> list[direct.Run] | None:
+    def _runs(self, frame: DataFrame, columns: Sequence[str]) -> list[direct.Run] | None:
         wanted = self.settings
-        if wanted.scan == "spark" or wanted.path is None or wanted.format != "parquet" or wanted.where is not None:
+        if wanted.scan == "spark" or not wanted.is_whole_files:
             return None
         # Files that this machine can open are sure to be the workers' too only where the workers are on it.
         local = (self.spark.conf.get("spark.master", None) or "").startswith("local")
-        files = direct.local_files(self.frame) if local or wanted.scan == "direct" else None
+        files = direct.local_files(frame) if local or wanted.scan == "direct" else None
         return (direct.plan_runs(files, columns) or None) if files else None
 
 
@@ -98,32 +104,27 @@ def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
 
 def check(spark: SparkSession, settings: Settings) -> None:
     """Refuse at once what the last step of a job would refuse after all the others."""
-    output = settings.output
-    check_output(spark, output)
-    there = Input(spark, settings).frame.columns
+    check_output(spark, settings.output)
+    check_columns(Input(spark, settings).frame.columns, settings.output, settings.input)
+
+
+def check_columns(there: Sequence[str], output: OutputSettings, wanted_input: InputSettings) -> None:
+    """Refuse an output that the input's columns cannot fill, or that would hide one of them."""
     refuse_taken(there, output.new_columns)
     wanted = {*(output.columns or ()), *output.partition_by} - set(output.new_columns)
     missing = sorted(wanted - set(there))
     if missing:
         raise SettingError(f"Columns missing: {', '.join(missing)}. There are: {', '.join(there)}.")
-    if settings.input.bad_rows == "quarantine" and _REASON in there:
+    if wanted_input.bad_rows == "quarantine" and _REASON in there:
         raise SettingError(f"Column {_REASON} is there already: quarantined rows need that name. Rename it.")
 
 
 def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset:
     """Read all rows once and return their coreset; bad rows by the policy of the settings."""
     data = Input(spark, settings)
-    kernel = _kernel(data, settings)
+    kernel = kernel_of(data.frame, data.layout, settings, by_file=data.runs is not None)
     record.add(kernel=repr(kernel))
-    leaf_settings = LeafSettings(
-        k=settings.coreset.k,
-        kernel=kernel,
-        size=settings.coreset.coreset_size,
-        z=settings.coreset.z,
-        seed=settings.coreset.seed,
-        leaf_size=settings.coreset.leaf_size or 4 * settings.coreset.coreset_size,
-        layout=with_dimension(data.frame, data.layout),
-    )
+    leaf_settings = leaf_settings_of(settings, kernel, with_dimension(data.frame, data.layout))
     with record.stage("leaves"):
         found = _leaves(data, leaf_settings)
     record.add(rows=found.rows, bad_rows=found.bad.rows, bad_columns=found.bad.counts, leaves=found.leaves)
@@ -135,6 +136,20 @@ def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset
         coreset.write_parquet(settings.coreset.path)
         record.add(coreset=settings.coreset.path)
     return coreset
+
+
+def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout) -> LeafSettings:
+    """Return what the tasks need to know that build leaves."""
+    wanted = settings.coreset
+    return LeafSettings(
+        k=wanted.k,
+        kernel=kernel,
+        size=wanted.coreset_size,
+        z=wanted.z,
+        seed=wanted.seed,
+        leaf_size=wanted.leaf_size or 4 * wanted.coreset_size,
+        layout=layout,
+    )
 
 
 def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKMeansModel:
@@ -162,30 +177,63 @@ def assign(spark: SparkSession, model: KernelKMeansModel, settings: Settings, re
     """Label every row, write the result, and measure the solution on all rows in the same pass."""
     check(spark, settings)
     data = Input(spark, settings)
-    bad_rows, output = settings.input.bad_rows, settings.output
-    if bad_rows == "quarantine":
-        reason = why_bad(data.frame, replace(data.layout, dimension=model.coreset.points.shape[1]))
-        bad = data.frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
+    if settings.input.bad_rows == "quarantine":
+        bad = quarantined(data.frame, data.layout, model)
         bad.write.mode("overwrite").parquet(str(settings.input.quarantine_path))
-    if output.columns:
-        data.keep(output.columns)
-    label_settings = LabelSettings(
+    wanted = settings.certificate
+    probe = make_probe(model, settings.input.weight_col is not None, wanted.center_sets, wanted.fraction, wanted.seed)
+    frame = data.needed(settings.output.columns)
+    with record.stage("write"):
+        summary = label_and_write(
+            frame, data.layout, model, settings, settings.output, probe, data.copied_runs_of(frame)
+        )
+    record.add(**asdict(summary), output=settings.output.path or settings.output.table)
+
+
+def quarantined(frame: DataFrame, layout: Layout, model: KernelKMeansModel) -> DataFrame:
+    """Return the bad rows of a frame, each with its reason."""
+    reason = why_bad(frame, replace(layout, dimension=model.coreset.points.shape[1]))
+    return frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
+
+
+def label_settings_of(layout: Layout, model: KernelKMeansModel, settings: Settings) -> LabelSettings:
+    """Return what the tasks need to know that label rows."""
+    output = settings.output
+    return LabelSettings(
         model.centers,
         model.z,
-        data.layout,
+        layout,
         prediction_col=output.prediction_col,
         distance_col=output.distance_col,
         margin_col=output.margin_col,
-        drop_bad_rows=bad_rows != "fail",
+        drop_bad_rows=settings.input.bad_rows != "fail",
     )
-    wanted = settings.certificate
-    probe = make_probe(model, settings.input.weight_col is not None, wanted.center_sets, wanted.fraction, wanted.seed)
-    labelled, observation = observed_labels(data.frame, label_settings, probe, data.copied_runs)
-    if output.columns:
-        labelled = labelled.select(*[quoted(name) for name in (*output.columns, *output.new_columns)])
-    with record.stage("write"):
-        write_output(labelled, output)
-    record.add(**asdict(read_summary(observation, model, probe)), output=output.path or output.table)
+
+
+def chosen_columns(labelled: DataFrame, output: OutputSettings) -> DataFrame:
+    """Return the columns that are to be written."""
+    if not output.columns:
+        return labelled
+    return labelled.select(*[quoted(name) for name in dict.fromkeys([*output.columns, *output.new_columns])])
+
+
+def label_and_write(
+    frame: DataFrame,
+    layout: Layout,
+    model: KernelKMeansModel,
+    settings: Settings,
+    output: OutputSettings,
+    probe: Probe | None,
+    runs: Sequence[direct.Run] | None = None,
+) -> KernelKMeansSummary:
+    """Label the rows of a frame, write them to the output, and return what was seen of them on the way.
+
+    `runs` are the files that the frame would read and nothing else, where the tasks may open them themselves.
+    """
+    labelled, observation = observed_labels(frame, label_settings_of(layout, model, settings), probe, runs)
+    labelled = chosen_columns(labelled, output)
+    write_output(labelled, output)
+    return read_summary(observation, model, probe)
 
 
 def _leaves(data: Input, settings: LeafSettings) -> Leaves:
@@ -196,16 +244,16 @@ def _leaves(data: Input, settings: LeafSettings) -> Leaves:
     return gather(direct.leaves_by_files(data.spark, runs, settings, id_type), settings, most_leaves=len(runs))
 
 
-def _kernel(data: Input, settings: Settings) -> Kernel:
-    """The kernel of the settings; a width that is to be chosen comes from a random sample of the rows."""
+def kernel_of(frame: DataFrame, layout: Layout, settings: Settings, *, by_file: bool = False) -> Kernel:
+    """Return the kernel of the settings; a width that is to be chosen comes from a random sample of the rows."""
     rule = settings.kernel.sigma_rule
     if rule is None:
         return settings.kernel.build()
-    layout = replace(with_dimension(data.frame, data.layout), weight_col=None, id_col=None)
+    layout = replace(with_dimension(frame, layout), weight_col=None, id_col=None)
     seed = settings.coreset.seed
     # Random by where a row stands in its file, so that the direct scan stays the same at any layout of partitions.
-    place = F.xxhash64(F.lit(seed), "_metadata.file_name", "_metadata.row_index") if data.runs else F.rand(seed)
-    placed = data.frame.select(*selection(data.frame, layout), place.alias("place"))
+    place = F.xxhash64(F.lit(seed), "_metadata.file_name", "_metadata.row_index") if by_file else F.rand(seed)
+    placed = frame.select(*selection(frame, layout), place.alias("place"))
     sample = placed.orderBy("place").limit(_SIGMA_SAMPLE).drop("place").toArrow()
     reader = BatchReader(layout)
     points = []

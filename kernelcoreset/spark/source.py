@@ -21,30 +21,38 @@ _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA
 def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> DataFrame:
     """Return the rows of the input, filtered, or say in one line what Spark could not find."""
     try:
-        frame = _open(spark, settings, seed)
-        if settings.where is not None:
-            frame = frame.where(settings.where)
+        frame = open_input(spark, settings, seed)
+        frame = chosen_rows(frame, settings)
         frame.schema  # noqa: B018  on Spark Connect nothing is looked up before this
     except Exception as error:  # some of Spark's errors come as py4j's, which Spark Connect does not have
-        known = _in_one_line(error, settings)
+        known = in_one_line(error, settings)
         if known is None:
             raise
         raise known from None
     return frame
 
 
-def _open(spark: SparkSession, settings: InputSettings, seed: int) -> DataFrame:
+def chosen_rows(frame: DataFrame, settings: InputSettings, *also: str) -> DataFrame:
+    """Return the columns and rows that the settings choose of a frame, and the columns named besides."""
+    frame = frame.selectExpr(*settings.select, *also) if settings.select else frame
+    return frame if settings.where is None else frame.where(settings.where)
+
+
+def open_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> DataFrame:
+    """Return the input as it is, nothing chosen of it yet."""
     if settings.table is not None:
         return spark.table(settings.table)
     if settings.query is not None:
         return spark.sql(settings.query)
-    if settings.path is not None:
-        return spark.read.format(settings.format).options(**settings.options).load(settings.path)
-    rows = settings.demo_rows or 0
+    if settings.demo_rows is None:
+        reader = spark.read.format(settings.format).options(**settings.options)
+        return (reader if settings.schema is None else reader.schema(settings.schema)).load(settings.path)
+    rows = settings.demo_rows
     return spark.range(rows).mapInArrow(_demo_of(seed), "longitude double, latitude double")
 
 
-def _in_one_line(error: Exception, settings: InputSettings) -> KernelCoresetError | None:
+def in_one_line(error: Exception, settings: InputSettings) -> KernelCoresetError | None:
+    """Return an error of Spark's about the input as one of ours, None where it is about something else."""
     found = _CONDITION.search(str(error))
     if found is None:
         return None

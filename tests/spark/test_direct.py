@@ -50,7 +50,7 @@ def same(one: Coreset, other: Coreset):
 
 
 def test_leaves_are_runs_of_row_groups(files, monkeypatch):
-    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
     paths = sorted(map(str, files.iterdir()))
     runs = direct.plan_runs(paths, ["x"])
     assert [(Path(run.file).name[5], run.first, run.last, run.rows) for run in runs] == [
@@ -67,7 +67,7 @@ def test_leaves_are_runs_of_row_groups(files, monkeypatch):
 
 @pytest.mark.parametrize("sigma", [5.0, "median"])
 def test_the_same_result_at_any_layout(spark, files, monkeypatch, sigma):
-    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
     settings = settings_for(files, kernel={"name": "Gaussian", "sigma": sigma})
     one, record = build(spark, settings)
     assert (record["rows"], record["leaves"]) == (600, 7)
@@ -79,7 +79,7 @@ def test_the_same_result_at_any_layout(spark, files, monkeypatch, sigma):
 
 
 def test_any_order_and_number_of_tasks_gives_the_same_leaves(spark, files, monkeypatch):
-    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
     one, _ = build(spark, settings_for(files))
     monkeypatch.setattr(direct, "MOST_TASKS", 2)
     assert same(one, build(spark, settings_for(files))[0])
@@ -187,7 +187,7 @@ def assign(spark, model, settings):
 @pytest.mark.parametrize("bad_rows", ["fail", "drop"])
 def test_labels_of_the_direct_way_are_those_of_spark(spark, points, files, tmp_path, monkeypatch, bad_rows):
     """All columns come along, in their order, and the same is measured."""
-    monkeypatch.setattr(direct, "_LEAF_ROWS", 100)
+    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
     if bad_rows == "drop":
         holed = table_of(points).slice(0, 3).set_column(1, "x", pa.array([1.0, None, float("nan")]))
         holed = holed.append_column("v", pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32())))
@@ -196,7 +196,8 @@ def test_labels_of_the_direct_way_are_those_of_spark(spark, points, files, tmp_p
     for scan in ("direct", "spark"):
         settings = settings_for(files, scan=scan, bad_rows=bad_rows, output={"path": str(tmp_path / scan)})
         model = model or pipeline.cluster(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
-        assert (pipeline.Input(spark, settings).copied_runs is None) == (scan == "spark")
+        data = pipeline.Input(spark, settings)
+        assert (data.copied_runs_of(data.frame) is None) == (scan == "spark")
         found[scan] = assign(spark, model, settings)
     assert_df_equality(found["direct"][0], found["spark"][0], ignore_row_order=True)
     for name in ("rows", "bad_rows", "cluster_sizes"):
@@ -212,10 +213,10 @@ def test_columns_with_a_calendar_are_left_to_spark(spark, points, tmp_path):
     settings = settings_for(tmp_path / "rows.parquet", output={"path": str(tmp_path / "out"), "columns": ["id"]})
     data = pipeline.Input(spark, settings)
     assert data.runs is not None
-    assert data.copied_runs is None
-    data.keep(["id"])
-    assert data.frame.columns == ["id", "x", "y"]
-    assert data.copied_runs is not None
+    assert data.copied_runs_of(data.frame) is None
+    few = data.needed(["id"])
+    assert few.columns == ["id", "x", "y"]
+    assert data.copied_runs_of(few) is not None
     model = pipeline.cluster(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
     assert assign(spark, model, settings)[0].columns == ["id", "prediction", "distance"]
 

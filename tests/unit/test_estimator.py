@@ -125,5 +125,5 @@ def test_without_scikit_learn_the_error_says_what_to_install():
         "except AttributeError as error:\n    print(error)\n"
     )
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert "needs scikit-learn: pip install 'kernelcoreset[scikit-learn]'" in out
+    assert "need scikit-learn: pip install 'kernelcoreset[scikit-learn]'" in out
     assert "has no attribute 'NoSuchName'" in out

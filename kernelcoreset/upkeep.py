@@ -1,0 +1,130 @@
+"""A store and the model of it, kept together: opened by a job's settings, fitted anew, models under names of their own.
+
+A model is written under a new name, and it is the commit of the store that names it: whatever fails in between, what is
+there is the old model or the new one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from pyarrow import fs
+
+from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.files import Folder
+from kernelcoreset.kernels.base import Kernel
+from kernelcoreset.model import KernelKMeansModel
+from kernelcoreset.record import log
+from kernelcoreset.settings import Settings
+from kernelcoreset.store import CoresetStore
+from kernelcoreset.tracking import Tracked, refit_tracked
+
+_MODELS = "models"
+_KEPT_MODELS = 2
+
+
+def find_store(settings: Settings, job: str) -> CoresetStore | None:
+    """Return the store of the settings, None if there is none yet; SettingError if it was made for something else."""
+    try:
+        store = CoresetStore.open(str(settings.store.path))
+    except FileNotFoundError:
+        return None
+    owner = store.state.get("job", job)
+    if owner != job:
+        raise SettingError(
+            f"The store at {store.path} is kept by the job {owner}; {job} needs one of its own. Set another store.path."
+        )
+    wanted: dict[str, Any] = {
+        "k": settings.coreset.k,
+        "size": settings.coreset.coreset_size,
+        "z": settings.coreset.z,
+        "leaf_size": settings.coreset.leaf_size or 4 * settings.coreset.coreset_size,
+        "seed": settings.coreset.seed,
+    }
+    if settings.kernel.sigma_rule is None:  # a width chosen from the data was chosen when the store was made
+        wanted["kernel"] = settings.kernel.build().to_dict()
+    for name, value in wanted.items():
+        found = store.kernel.to_dict() if name == "kernel" else getattr(store, name)
+        if found != value:
+            raise SettingError(
+                f"The store at {store.path} was made with {name} = {found!r}; the settings say {value!r}. Change them "
+                "back, or set another store.path and build anew."
+            )
+    return store
+
+
+def make_store(settings: Settings, kernel: Kernel) -> CoresetStore:
+    """Return a new, empty store for the settings."""
+    wanted = settings.coreset
+    return CoresetStore.create(
+        str(settings.store.path),
+        wanted.k,
+        kernel,
+        wanted.coreset_size,
+        z=wanted.z,
+        leaf_size=wanted.leaf_size,
+        seed=wanted.seed,
+    )
+
+
+def fit_store(
+    store: CoresetStore,
+    settings: Settings,
+    before: KernelKMeansModel | None,
+    weight_of: Callable[[str], float] | None = None,
+) -> Tracked:
+    """Return the model of all that is in the store, its clusters named after those of the model before."""
+    coreset = store.result(weight_of=weight_of)
+    wanted = settings.cluster
+    return refit_tracked(
+        coreset,
+        wanted.k,
+        store.kernel,
+        before,
+        z=store.z,
+        n_init=wanted.n_init,
+        max_iter=wanted.max_iter,
+        seed=store.seed,
+    )
+
+
+def write_model(store: CoresetStore, model: KernelKMeansModel, number: int) -> str:
+    """Write a model into the store's folder under a new name, and return the name."""
+    name = f"{_MODELS}/{number:06d}-{uuid.uuid4().hex[:8]}"
+    folder = Folder(f"{store.path}/{name}")
+    for file, content in model.to_files().items():
+        folder.write(file, content)
+    folder.sync()
+    return name
+
+
+def read_model(store: CoresetStore, name: str | None) -> KernelKMeansModel | None:
+    """Return the model that the store's state names; None where there is none yet, or it cannot be read any more.
+
+    A model that is lost costs no data: the store has what it takes to fit another. Only its clusters' names are lost.
+    """
+    if name is None:
+        return None
+    folder = Folder(f"{store.path}/{name}")
+    try:
+        return KernelKMeansModel.from_files({file: folder.read(file) for file in sorted(folder.names())})
+    except (KeyError, FileNotFoundError, FormatError) as error:
+        log.warning("The model %s of the store at %s cannot be read (%s): fitting anew.", name, store.path, error)
+        return None
+
+
+def remove_old_models(store: CoresetStore, current: str) -> None:
+    """Remove what crashes left, and all models but the current one and the one before."""
+    folder = Folder(f"{store.path}/{_MODELS}")
+    found = folder.system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
+    older = sorted(info.base_name for info in found if f"{_MODELS}/{info.base_name}" < current)
+    for name in older[: len(older) - _KEPT_MODELS + 1]:
+        folder.system.delete_dir(f"{folder.path}/{name}")
+
+
+def plain_fit(settings: Settings, **more: Any) -> dict[str, Any]:
+    """Return what a fit depends on beside the store's content; where it differs from the last time, fit anew."""
+    wanted = settings.cluster
+    return {"k": wanted.k, "n_init": wanted.n_init, "max_iter": wanted.max_iter, **more}
