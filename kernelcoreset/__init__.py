@@ -8,6 +8,8 @@ from kernelcoreset.choosing import ChoiceOfK, choose_k, choose_sigma
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import DataError, FormatError, KernelCoresetError, KernelError, SettingError
 from kernelcoreset.exact import solve_exact
+from kernelcoreset.graphs.graph import Graph, graph_normalized_cut
+from kernelcoreset.graphs.model import GraphModel, fit_graph
 from kernelcoreset.kernels import (
     Cosine,
     Exponential,
@@ -26,6 +28,7 @@ from kernelcoreset.tree import CoresetTree
 
 if TYPE_CHECKING:
     from kernelcoreset.estimator import KernelKMeans
+    from kernelcoreset.graphs.estimator import GraphClustering
 
 __version__ = "0.1.0"
 
@@ -39,6 +42,9 @@ __all__ = [
     "Exponential",
     "FormatError",
     "Gaussian",
+    "Graph",
+    "GraphClustering",
+    "GraphModel",
     "Kernel",
     "KernelCoresetError",
     "KernelError",
@@ -58,6 +64,8 @@ __all__ = [
     "choose_sigma",
     "draw_center_sets",
     "empirical_error",
+    "fit_graph",
+    "graph_normalized_cut",
     "merge_coresets",
     "solve",
     "solve_exact",
@@ -70,4 +78,8 @@ def __getattr__(name: str) -> Any:
         from kernelcoreset.estimator import KernelKMeans
 
         return KernelKMeans
+    if name == "GraphClustering":
+        from kernelcoreset.graphs.estimator import GraphClustering
+
+        return GraphClustering
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
