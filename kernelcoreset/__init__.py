@@ -6,6 +6,7 @@ from kernelcoreset.build import build_coreset, merge_coresets
 from kernelcoreset.centers import Centers, Labels
 from kernelcoreset.choosing import ChoiceOfK, choose_k, choose_sigma
 from kernelcoreset.coreset import Coreset
+from kernelcoreset.cuts import NormalizedCut, normalized_cut
 from kernelcoreset.errors import DataError, FormatError, KernelCoresetError, KernelError, SettingError
 from kernelcoreset.exact import solve_exact
 from kernelcoreset.graphs.graph import Graph, graph_normalized_cut
@@ -24,11 +25,13 @@ from kernelcoreset.kernels import (
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.quality import center_set_costs, draw_center_sets, empirical_error
 from kernelcoreset.solve import Solution, solve
+from kernelcoreset.spectral import SpectralModel, fit_spectral
 from kernelcoreset.tree import CoresetTree
 
 if TYPE_CHECKING:
     from kernelcoreset.estimator import KernelKMeans
     from kernelcoreset.graphs.estimator import GraphClustering
+    from kernelcoreset.spectral_estimator import SpectralClustering
 
 __version__ = "0.1.0"
 
@@ -54,9 +57,12 @@ __all__ = [
     "Laplacian",
     "Linear",
     "Matern",
+    "NormalizedCut",
     "Polynomial",
     "SettingError",
     "Solution",
+    "SpectralClustering",
+    "SpectralModel",
     "UserKernel",
     "build_coreset",
     "center_set_costs",
@@ -65,8 +71,10 @@ __all__ = [
     "draw_center_sets",
     "empirical_error",
     "fit_graph",
+    "fit_spectral",
     "graph_normalized_cut",
     "merge_coresets",
+    "normalized_cut",
     "solve",
     "solve_exact",
 ]
@@ -82,4 +90,8 @@ def __getattr__(name: str) -> Any:
         from kernelcoreset.graphs.estimator import GraphClustering
 
         return GraphClustering
+    if name == "SpectralClustering":
+        from kernelcoreset.spectral_estimator import SpectralClustering
+
+        return SpectralClustering
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -245,19 +245,19 @@ class Degrees:
         about = {"total": repr(self.total), "exact": str(int(self.exact)), "dimension": str(d)}
         table = pa.table({"point": points, "weight": self.weights}).replace_schema_metadata(about)
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink)
+        pq.write_table(table, sink, write_page_checksum=True)
         return bytes(sink.getvalue().to_pybytes())
 
     @staticmethod
     def from_parquet(content: bytes, kernel: Kernel) -> Degrees:
         """Return what `to_parquet` gave, or raise FormatError."""
         try:
-            table = pq.read_table(pa.BufferReader(content))
+            table = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
             about: Mapping[bytes, bytes] = table.schema.metadata
             points = table["point"].combine_chunks().flatten().to_numpy().reshape(-1, int(about[b"dimension"]))
             weights = table["weight"].to_numpy()
             return Degrees(points, weights, kernel, float(about[b"total"]), about[b"exact"] == b"1")
-        except (pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
             raise FormatError(f"The degree sample of the model is damaged ({error}). Save the model again.") from None
 
 

@@ -128,7 +128,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         if len(points) < n_clusters:
             raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.kernel_ = self._chosen_kernel(points, weights, seed)
+        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
         self.model_ = KernelKMeansModel.fit_coreset(
             coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
@@ -172,17 +172,6 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def _n_features_out(self) -> int:
         return self.model_.k
 
-    def _chosen_kernel(self, points: Floats, weights: Floats | None, seed: int) -> Kernel:
-        if not isinstance(self.kernel, str):
-            return check_kernel(self.kernel)
-        name = check_choice("kernel", self.kernel, tuple(_KERNELS))
-        if name not in _WITH_SIGMA:
-            return _KERNELS[name]()  # type: ignore[no-any-return]
-        sigma = (
-            choose_sigma(points, self.sigma, weights=weights, seed=seed) if isinstance(self.sigma, str) else self.sigma
-        )
-        return _KERNELS[name](sigma=sigma)  # type: ignore[no-any-return]
-
     def _repr_html_(self) -> str:
         """What a notebook shows: the settings, and once fitted, what was found."""
         settings = html.escape(repr(self))
@@ -199,3 +188,16 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
             f"{len(self.labels_):,} points; coreset of {len(model.coreset):,}; {model.solution.n_iter} iterations.</p>"
             f"<table><tr><th>cluster</th><th>share of weight</th><th>coreset points</th></tr>{rows}</table>"
         )
+
+
+def chosen_kernel(
+    kernel: Kernel | str, sigma: float | str, points: Floats, weights: Floats | None, seed: int
+) -> Kernel:
+    """Return the kernel that a user's choice means: an object as it is, or a name with its width chosen."""
+    if not isinstance(kernel, str):
+        return check_kernel(kernel)
+    name = check_choice("kernel", kernel, tuple(_KERNELS))
+    if name not in _WITH_SIGMA:
+        return _KERNELS[name]()  # type: ignore[no-any-return]
+    width = choose_sigma(points, sigma, weights=weights, seed=seed) if isinstance(sigma, str) else sigma
+    return _KERNELS[name](sigma=width)  # type: ignore[no-any-return]

@@ -23,6 +23,7 @@ from kernelcoreset.checks import Floats, check_count, check_points, check_weight
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.kernels.base import Kernel
+from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.solve import Solution, solve
 
 _FORMAT_VERSION = 1
@@ -194,17 +195,25 @@ class KernelKMeansModel:
     @staticmethod
     def from_files(files: Mapping[str, bytes]) -> KernelKMeansModel:
         """Return the model that `to_files` gave, or raise FormatError."""
-        about = read_about(files[_ABOUT])
-        parquet = files[_CORESET]
-        if hashlib.sha256(parquet).hexdigest() != about["sha256"]:
-            raise FormatError(f"{_CORESET} of the model is damaged or truncated: its checksum is wrong. Save it again.")
-        table = pq.read_table(pa.BufferReader(parquet))
-        coreset = Coreset.from_arrow(table)
-        labels = table["cluster"].to_numpy().astype(np.int32)
-        coefficients = np.zeros((about["k"], len(coreset)))
-        coefficients[labels, np.arange(len(coreset))] = table["coefficient"].to_numpy()
-        solution = Solution(labels, coefficients, about["cost"], about["n_iter"], about["converged"])
-        return KernelKMeansModel(coreset, Kernel.from_dict(about["kernel"]), solution, about["z"])
+        model = read_clustering(files)
+        if isinstance(model.kernel, Normalized):
+            raise FormatError("This is a spectral model: load it with SpectralModel.load.")
+        return model
+
+
+def read_clustering(files: Mapping[str, bytes]) -> KernelKMeansModel:
+    """Return the model that `to_files` gave, also the one inside a spectral model."""
+    about = read_about(files[_ABOUT])
+    parquet = files[_CORESET]
+    if hashlib.sha256(parquet).hexdigest() != about["sha256"]:
+        raise FormatError(f"{_CORESET} of the model is damaged or truncated: its checksum is wrong. Save it again.")
+    table = pq.read_table(pa.BufferReader(parquet))
+    coreset = Coreset.from_arrow(table)
+    labels = table["cluster"].to_numpy().astype(np.int32)
+    coefficients = np.zeros((about["k"], len(coreset)))
+    coefficients[labels, np.arange(len(coreset))] = table["coefficient"].to_numpy()
+    solution = Solution(labels, coefficients, about["cost"], about["n_iter"], about["converged"])
+    return KernelKMeansModel(coreset, Kernel.from_dict(about["kernel"]), solution, about["z"])
 
 
 def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes], overwrite: bool) -> None:

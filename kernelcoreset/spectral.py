@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from kernelcoreset.errors import FormatError
 from kernelcoreset.kernels.base import Kernel, as_columns, check_kernel
 from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.kernels.tiles import TILE
-from kernelcoreset.model import MODEL_FILES, KernelKMeansModel, read_folder, write_folder
+from kernelcoreset.model import MODEL_FILES, KernelKMeansModel, read_clustering, read_folder, write_folder
 
 _DEGREES = "degrees.parquet"
 SPECTRAL_FILES = (*MODEL_FILES, _DEGREES)
@@ -128,10 +129,16 @@ class SpectralModel:
     @staticmethod
     def from_files(files: Mapping[str, bytes]) -> SpectralModel:
         """Return the model that `to_files` gave, or raise FormatError."""
-        clustering = KernelKMeansModel.from_files(files)
+        clustering = read_clustering(files)
         if not isinstance(clustering.kernel, Normalized):
             raise FormatError("This is not a spectral model. Load it with KernelKMeansModel.load.")
         return SpectralModel(clustering, Degrees.from_parquet(files[_DEGREES], clustering.kernel.inner))
+
+
+def load_model(path: str | os.PathLike[str]) -> KernelKMeansModel | SpectralModel:
+    """Return the model of a folder, of whichever kind it is."""
+    is_spectral = (Path(path) / _DEGREES).is_file()
+    return SpectralModel.load(path) if is_spectral else KernelKMeansModel.load(path)
 
 
 def fit_spectral(
