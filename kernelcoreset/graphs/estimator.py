@@ -71,7 +71,7 @@ class GraphClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         n_clusters: int = 8,
         *,
         coreset_size: int | None = None,
-        n_init: int = 10,
+        n_init: int = 5,
         max_iter: int = 30,
         random_state: Any = None,
     ) -> None:

@@ -90,7 +90,8 @@ class Graph:
             )
         _refuse_count(nodes)
         rows = loops.rows_of_edges(*ends, np.require(values, requirements=["C", "W"]), nodes)
-        return _finish(rows)
+        # The transposed rows of a symmetric matrix are its own, sorted: whatever the order of the edges, one graph.
+        return _finish(loops.transpose(rows))
 
     @staticmethod
     def from_matrix(matrix: Any) -> Graph:
@@ -124,7 +125,7 @@ class Graph:
             i, j = loops.first_difference(loops.transpose(graph.rows), graph.rows, _TOLERANCE)
             if i >= 0:
                 raise DataError(
-                    f"The matrix of a graph must be symmetric; entries ({j}, {i}) and ({i}, {j}) differ. "
+                    f"The matrix of a graph must be symmetric; entries ({i}, {j}) and ({j}, {i}) differ. "
                     "For a directed graph, use A + A.T or (A + A.T) / 2."
                 )
         return graph

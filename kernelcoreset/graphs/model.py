@@ -144,7 +144,7 @@ class GraphModel:
 
 
 def fit_graph(
-    graph: Any, k: int, *, size: int | None = None, n_init: int = 10, max_iter: int = 30, seed: int = 0
+    graph: Any, k: int, *, size: int | None = None, n_init: int = 5, max_iter: int = 30, seed: int = 0
 ) -> GraphModel:
     """Return k clusters of a graph's nodes with a small normalized cut.
 

@@ -22,9 +22,10 @@ def measure(rows: Rows, degrees: Floats, labels: Labels, k: int) -> tuple[Floats
         own = labels[i]
         if own >= 0:
             volumes[own] += degrees[i]
+            inside = 0.0
             for e in range(rows.starts[i], rows.starts[i + 1]):
-                if labels[rows.indices[e]] == own:
-                    inner[own] += rows.data[e]
+                inside += rows.data[e] if labels[rows.indices[e]] == own else 0.0  # without a branch
+            inner[own] += inside
     return volumes, inner
 
 
