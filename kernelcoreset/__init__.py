@@ -6,8 +6,11 @@ from kernelcoreset.build import build_coreset, merge_coresets
 from kernelcoreset.centers import Centers, Labels
 from kernelcoreset.choosing import ChoiceOfK, choose_k, choose_sigma
 from kernelcoreset.coreset import Coreset
+from kernelcoreset.cuts import NormalizedCut, normalized_cut
 from kernelcoreset.errors import ConflictError, DataError, FormatError, KernelCoresetError, KernelError, SettingError
 from kernelcoreset.exact import solve_exact
+from kernelcoreset.graphs.graph import Graph, graph_normalized_cut
+from kernelcoreset.graphs.model import GraphModel, fit_graph
 from kernelcoreset.kernels import (
     Cosine,
     Exponential,
@@ -22,11 +25,14 @@ from kernelcoreset.kernels import (
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.quality import center_set_costs, draw_center_sets, empirical_error
 from kernelcoreset.solve import Solution, solve
+from kernelcoreset.spectral import SpectralModel, fit_spectral
 from kernelcoreset.store import CoresetStore, LeafUpdate
 from kernelcoreset.tree import CoresetTree
 
 if TYPE_CHECKING:
     from kernelcoreset.estimator import KernelKMeans
+    from kernelcoreset.graphs.estimator import GraphClustering
+    from kernelcoreset.spectral_estimator import SpectralClustering
     from kernelcoreset.streaming import StreamingKernelKMeans
 
 __version__ = "0.1.0"
@@ -43,6 +49,9 @@ __all__ = [
     "Exponential",
     "FormatError",
     "Gaussian",
+    "Graph",
+    "GraphClustering",
+    "GraphModel",
     "Kernel",
     "KernelCoresetError",
     "KernelError",
@@ -53,9 +62,12 @@ __all__ = [
     "LeafUpdate",
     "Linear",
     "Matern",
+    "NormalizedCut",
     "Polynomial",
     "SettingError",
     "Solution",
+    "SpectralClustering",
+    "SpectralModel",
     "StreamingKernelKMeans",
     "UserKernel",
     "build_coreset",
@@ -64,7 +76,11 @@ __all__ = [
     "choose_sigma",
     "draw_center_sets",
     "empirical_error",
+    "fit_graph",
+    "fit_spectral",
+    "graph_normalized_cut",
     "merge_coresets",
+    "normalized_cut",
     "solve",
     "solve_exact",
 ]
@@ -76,6 +92,14 @@ def __getattr__(name: str) -> Any:
         from kernelcoreset.estimator import KernelKMeans
 
         return KernelKMeans
+    if name == "GraphClustering":
+        from kernelcoreset.graphs.estimator import GraphClustering
+
+        return GraphClustering
+    if name == "SpectralClustering":
+        from kernelcoreset.spectral_estimator import SpectralClustering
+
+        return SpectralClustering
     if name == "StreamingKernelKMeans":
         from kernelcoreset.streaming import StreamingKernelKMeans
 

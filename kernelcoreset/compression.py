@@ -83,7 +83,7 @@ def pick_landmarks(kernel: Kernel, centers: SparseCenters) -> Iterator[Span]:
     ends where nothing but rounding is left to span. Yields nothing for a function that is no kernel: the bounds would
     not hold.
     """
-    if not _is_semidefinite(kernel, centers.points):
+    if not is_semidefinite(kernel, centers.points):
         return
     s, d = centers.points.shape
     columns = as_columns(centers.points)
@@ -119,7 +119,7 @@ def pick_landmarks(kernel: Kernel, centers: SparseCenters) -> Iterator[Span]:
         yield Span(pivots, coordinates[: len(pivots)])
 
 
-def _is_semidefinite(kernel: Kernel, points: Floats) -> bool:
+def is_semidefinite(kernel: Kernel, points: Floats) -> bool:
     """Whether some points show no sign that a user's function is indefinite. Built-in kernels pass by proof."""
     if not kernel._compiled.functions:
         return True

@@ -124,7 +124,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         if len(points) < n_clusters:
             raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
         seed = self._draw_seed()
-        self.kernel_ = self._chosen_kernel(points, weights, seed)
+        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
         self.model_ = KernelKMeansModel.fit_coreset(
             coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
@@ -191,17 +191,6 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def _draw_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _chosen_kernel(self, points: Floats, weights: Floats | None, seed: int) -> Kernel:
-        if not isinstance(self.kernel, str):
-            return check_kernel(self.kernel)
-        name = check_choice("kernel", self.kernel, tuple(_KERNELS))
-        if name not in _WITH_SIGMA:
-            return _KERNELS[name]()  # type: ignore[no-any-return]
-        sigma = (
-            choose_sigma(points, self.sigma, weights=weights, seed=seed) if isinstance(self.sigma, str) else self.sigma
-        )
-        return _KERNELS[name](sigma=sigma)  # type: ignore[no-any-return]
-
     def _repr_html_(self) -> str:
         """What a notebook shows: the settings, and once fitted, what was found."""
         settings = html.escape(repr(self))
@@ -221,3 +210,16 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     def _what_was_seen(self) -> str:
         return f"cost {self.inertia_:.6g} on {len(self.labels_):,} points"
+
+
+def chosen_kernel(
+    kernel: Kernel | str, sigma: float | str, points: Floats, weights: Floats | None, seed: int
+) -> Kernel:
+    """Return the kernel that a user's choice means: an object as it is, or a name with its width chosen."""
+    if not isinstance(kernel, str):
+        return check_kernel(kernel)
+    name = check_choice("kernel", kernel, tuple(_KERNELS))
+    if name not in _WITH_SIGMA:
+        return _KERNELS[name]()  # type: ignore[no-any-return]
+    width = choose_sigma(points, sigma, weights=weights, seed=seed) if isinstance(sigma, str) else sigma
+    return _KERNELS[name](sigma=width)  # type: ignore[no-any-return]

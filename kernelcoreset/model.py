@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +23,11 @@ from kernelcoreset.checks import Floats, check_count, check_points, check_weight
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.kernels.base import Kernel
+from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.solve import Solution, solve
 
 _FORMAT_VERSION = 1
-_ABOUT, _CORESET = "model.json", "coreset.parquet"
+_ABOUT, _CORESET = MODEL_FILES = ("model.json", "coreset.parquet")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,36 +162,12 @@ class KernelKMeansModel:
         path : path-like
         overwrite : bool
         """
-        target = Path(path)
-        if target.exists() and not overwrite:
-            raise FileExistsError(f"{target} is there already. Pass overwrite=True, or choose another path.")
-        if target.exists() and not (target / _ABOUT).is_file():
-            raise FileExistsError(f"{target} is there and is not a model; it is left alone. Choose another path.")
-        fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        fresh.mkdir(parents=True)
-        try:
-            for name, content in self.to_files().items():
-                (fresh / name).write_bytes(content)
-            if target.exists():
-                old = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-                target.rename(old)
-                fresh.rename(target)
-                shutil.rmtree(old)
-            else:
-                fresh.rename(target)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)  # gone already unless something failed
+        write_folder(path, self.to_files(), overwrite)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> KernelKMeansModel:
         """Return the model that `save` wrote, or raise FormatError saying what is wrong with the folder."""
-        folder = Path(path)
-        if not folder.is_dir():
-            raise FileNotFoundError(f"There is no model folder at {folder}.")
-        missing = [name for name in (_ABOUT, _CORESET) if not (folder / name).is_file()]
-        if missing:
-            raise FormatError(f"{folder} is not a whole model: {' and '.join(missing)} missing. Save it again.")
-        return KernelKMeansModel.from_files({name: (folder / name).read_bytes() for name in (_ABOUT, _CORESET)})
+        return KernelKMeansModel.from_files(read_folder(path, MODEL_FILES))
 
     def to_files(self) -> dict[str, bytes]:
         """Return the model as two files by name, for storage that is not a local folder."""
@@ -212,23 +189,65 @@ class KernelKMeansModel:
             "converged": solution.converged,
             "sha256": hashlib.sha256(parquet).hexdigest(),
         }
-        about["checksum"] = _checksum(about)
+        about["checksum"] = checksum(about)
         return {_ABOUT: (json.dumps(about, indent=2) + "\n").encode(), _CORESET: parquet}
 
     @staticmethod
     def from_files(files: Mapping[str, bytes]) -> KernelKMeansModel:
         """Return the model that `to_files` gave, or raise FormatError."""
-        about = _read_about(files[_ABOUT])
-        parquet = files[_CORESET]
-        if hashlib.sha256(parquet).hexdigest() != about["sha256"]:
-            raise FormatError(f"{_CORESET} of the model is damaged or truncated: its checksum is wrong. Save it again.")
-        table = pq.read_table(pa.BufferReader(parquet))
-        coreset = Coreset.from_arrow(table)
-        labels = table["cluster"].to_numpy().astype(np.int32)
-        coefficients = np.zeros((about["k"], len(coreset)))
-        coefficients[labels, np.arange(len(coreset))] = table["coefficient"].to_numpy()
-        solution = Solution(labels, coefficients, about["cost"], about["n_iter"], about["converged"])
-        return KernelKMeansModel(coreset, Kernel.from_dict(about["kernel"]), solution, about["z"])
+        model = read_clustering(files)
+        if isinstance(model.kernel, Normalized):
+            raise FormatError("This is a spectral model: load it with SpectralModel.load.")
+        return model
+
+
+def read_clustering(files: Mapping[str, bytes]) -> KernelKMeansModel:
+    """Return the model that `to_files` gave, also the one inside a spectral model."""
+    about = read_about(files[_ABOUT])
+    parquet = files[_CORESET]
+    if hashlib.sha256(parquet).hexdigest() != about["sha256"]:
+        raise FormatError(f"{_CORESET} of the model is damaged or truncated: its checksum is wrong. Save it again.")
+    table = pq.read_table(pa.BufferReader(parquet))
+    coreset = Coreset.from_arrow(table)
+    labels = table["cluster"].to_numpy().astype(np.int32)
+    coefficients = np.zeros((about["k"], len(coreset)))
+    coefficients[labels, np.arange(len(coreset))] = table["coefficient"].to_numpy()
+    solution = Solution(labels, coefficients, about["cost"], about["n_iter"], about["converged"])
+    return KernelKMeansModel(coreset, Kernel.from_dict(about["kernel"]), solution, about["z"])
+
+
+def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes], overwrite: bool) -> None:
+    """Write the files of a model as a folder that appears whole or not at all."""
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"{target} is there already. Pass overwrite=True, or choose another path.")
+    if target.exists() and not (target / _ABOUT).is_file():
+        raise FileExistsError(f"{target} is there and is not a model; it is left alone. Choose another path.")
+    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    fresh.mkdir(parents=True)
+    try:
+        for name, content in files.items():
+            (fresh / name).write_bytes(content)
+        if target.exists():
+            old = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+            target.rename(old)
+            fresh.rename(target)
+            shutil.rmtree(old)
+        else:
+            fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)  # gone already unless something failed
+
+
+def read_folder(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, bytes]:
+    """Return the named files of a model's folder, or raise FormatError saying which are missing."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"There is no model folder at {folder}.")
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise FormatError(f"{folder} is not a whole model: {' and '.join(missing)} missing. Save it again.")
+    return {name: (folder / name).read_bytes() for name in names}
 
 
 def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:
@@ -244,7 +263,7 @@ def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:
     return replace(solution, labels=place[solution.labels], coefficients=solution.coefficients[order])
 
 
-def _read_about(content: bytes) -> dict[str, Any]:
+def read_about(content: bytes) -> dict[str, Any]:
     """The checked content of model.json."""
     try:
         about = json.loads(content)
@@ -255,11 +274,11 @@ def _read_about(content: bytes) -> dict[str, Any]:
         raise FormatError(
             f"The model has format {version}; this version reads up to {_FORMAT_VERSION}. Upgrade kernelcoreset."
         )
-    if about.pop("checksum", None) != _checksum(about):
+    if about.pop("checksum", None) != checksum(about):
         raise FormatError(f"{_ABOUT} of the model is damaged: its checksum is wrong. Save the model again.")
     return dict(about)
 
 
-def _checksum(about: Mapping[str, Any]) -> str:
+def checksum(about: Mapping[str, Any]) -> str:
     """A checksum of model.json's content, whatever its white space."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

@@ -68,19 +68,19 @@ def draw_sample(
         Above 0. Equal picks are one point, their weights added.
     """
     if draw == "uniform":
-        return _merged(*_draw_independently(weights / weights.sum(), weights, size, generator))
+        return merge_picks(*_draw_independently(weights / weights.sum(), weights, size, generator))
     cloud = kernel._cloud(columns)
     if draw == "iid":
         seeding = seed_pivots(kernel, cloud, weights, k, z, generator)
-        probabilities = _probabilities(seeding, weights, 1.0, float(len(seeding.pivots)), 0.0)
-        return _merged(*_draw_independently(probabilities, weights, size, generator))
+        probabilities = sensitivities(seeding, weights, 1.0, float(len(seeding.pivots)), 0.0)
+        return merge_picks(*_draw_independently(probabilities, weights, size, generator))
     halvings = _halvings(size) if refine else 0
     picks, pick_weights = _draw_along_order(kernel, cloud, weights, k, size << halvings, z, generator)
     if halvings:
         points = np.ascontiguousarray(columns[:, picks].T)
         kept = halve(kernel, points, pick_weights, k=k, z=z, halvings=halvings, generator=generator)
         picks, pick_weights = picks[kept], pick_weights[kept] * (1 << halvings)
-    return _merged(picks, pick_weights)
+    return merge_picks(picks, pick_weights)
 
 
 def _halvings(size: int) -> int:
@@ -88,7 +88,7 @@ def _halvings(size: int) -> int:
     return max(h for h in range(4) if h == 0 or size << h <= _MOST_BALANCED)
 
 
-def _merged(picks: Indices, pick_weights: Floats) -> tuple[Indices, Floats]:
+def merge_picks(picks: Indices, pick_weights: Floats) -> tuple[Indices, Floats]:
     """Equal picks as one point with their weights added."""
     indices, place = np.unique(picks, return_inverse=True)
     return indices, np.bincount(place, pick_weights).astype(np.float64, copy=False)
@@ -97,7 +97,7 @@ def _merged(picks: Indices, pick_weights: Floats) -> tuple[Indices, Floats]:
 # --- probabilities ---------------------------------------------------------------------------------------------------
 
 
-def _probabilities(
+def sensitivities(
     seeding: Seeding, weights: Floats, cost_share: float, cell_share: float, weight_share: float
 ) -> Floats:
     """Return cost_share w d^z / cost + cell_share w / (P W(cell)) + weight_share w / W, scaled to sum 1.
@@ -152,10 +152,10 @@ def _draw_along_order(
     kept as buckets, a few thousand in all, so nothing is sorted.
     """
     seeding = seed_pivots(kernel, cloud, weights, _PIVOTS_PER_CLUSTER * k, z, generator, batched=True)
-    probabilities = _probabilities(seeding, weights, *_SHARES)
+    probabilities = sensitivities(seeding, weights, *_SHARES)
     limits = _bucket_limits(seeding)
     _place_in_order(seeding.nearest, seeding.onward, limits)
-    picks = _pick_evenly(probabilities, seeding.nearest, limits.size, size, generator.random())
+    picks = pick_evenly(probabilities, seeding.nearest, limits.size, size, generator.random())
     return picks, weights[picks] / (probabilities[picks] * size)
 
 
@@ -203,7 +203,7 @@ def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats) ->
 
 
 @compiled()
-def _pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int, size: int, offset: float) -> Indices:
+def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int, size: int, offset: float) -> Indices:
     """The points where the running sum of p, taken place after place, passes (j + offset) / size, j = 0 .. size - 1.
 
     Two passes in the order of the rows: the mass of every place, then every place's own running sum.

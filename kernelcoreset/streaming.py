@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.errors import SettingError
-from kernelcoreset.estimator import KernelKMeans
+from kernelcoreset.estimator import KernelKMeans, chosen_kernel
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.tracking import refit_tracked
@@ -150,7 +150,7 @@ class StreamingKernelKMeans(KernelKMeans):
         """Forget all rows and clusters, and choose the kernel."""
         n_clusters, size = self._checked_counts()
         self._seed = self._draw_seed()
-        self.kernel_ = self._chosen_kernel(points, weights, self._seed)
+        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, self._seed)
         self.tree_ = CoresetTree(n_clusters, self.kernel_, size, z=self.z, seed=self._seed)
         self.n_batches_ = 0
         self._model: KernelKMeansModel | None = None

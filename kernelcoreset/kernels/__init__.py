@@ -1,7 +1,7 @@
 """Kernels K(x, y): the classes a user names (`families`, `combined`) and the compiled loops behind them."""
 
 from kernelcoreset.kernels.base import Kernel
-from kernelcoreset.kernels.combined import Product, Scaled, Sum, UserKernel
+from kernelcoreset.kernels.combined import Normalized, Product, Scaled, Sum, UserKernel
 from kernelcoreset.kernels.families import Cosine, Exponential, Gaussian, Laplacian, Linear, Matern, Polynomial
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Laplacian",
     "Linear",
     "Matern",
+    "Normalized",
     "Polynomial",
     "Product",
     "Scaled",

@@ -267,6 +267,7 @@ class ProgramBuilder:
         self.functions: list[Callable[..., Any]] = []
         self.height = 0
         self.tallest = 0
+        self.extra = 0
 
     def push(self, code: int, *parameters: float) -> None:
         """Evaluate a kernel onto the stack."""
@@ -289,10 +290,19 @@ class ProgramBuilder:
         """Multiply the topmost entry."""
         self._append(tiles.SCALE, (factor,))
 
+    def normalize(self) -> None:
+        """Divide the topmost entry by the degrees of both points, their last coordinate."""
+        self._append(tiles.NORMALIZE, ())
+        self.extra = 1
+
     def program(self, squared: bool) -> Program:
         """Return what was collected; one more stack row serves as scratch."""
+        if tiles.NORMALIZE in [code for code, _ in self.operations[:-1]]:
+            raise KernelError(
+                "A normalized kernel cannot be part of another kernel. Combine the kernels first, then normalize."
+            )
         parameters = np.array([*self.parameters, 0.0])  # never empty, so a slice at any offset is valid
-        return Program(np.array(self.operations, dtype=np.int64), parameters, squared, self.tallest + 1)
+        return Program(np.array(self.operations, dtype=np.int64), parameters, squared, self.tallest + 1, self.extra)
 
     def _append(self, code: int, parameters: tuple[float, ...]) -> None:
         self.operations.append((code, len(self.parameters)))

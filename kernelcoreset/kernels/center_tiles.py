@@ -133,3 +133,21 @@ def certify(
         residual[i] = error if good else 0.0
         sure[i] = good
     return float(largest(residual, m))
+
+
+@compiled(fastmath=FAST)
+def certify_sums(
+    diagonal_tile: Floats,
+    residual: Floats,
+    sums: Floats,
+    m: int,
+    bounds: Bounds,
+    accuracy: float,
+    sure: NDArray[np.bool_],
+) -> None:
+    """sure[i]: <x, chat> is within accuracy * <x, c>. The bounds are those of 2 <x, c>, see `certify`."""
+    for i in range(m):
+        own = diagonal_tile[i]
+        outside = np.sqrt(max(residual[i], 0.0) + bounds.span * own)
+        error = outside * bounds.center + 0.5 * (bounds.rounding * own + bounds.norms)
+        sure[i] = error <= accuracy * (sums[i] - error)

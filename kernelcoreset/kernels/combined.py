@@ -112,6 +112,36 @@ class Scaled(Kernel):
 
 
 @dataclass(frozen=True, repr=False)
+class Normalized(Kernel):
+    """K(x, y) = inner(x, y) / (degree of x * degree of y), the degree being a point's last coordinate, above 0.
+
+    With weights equal to the degrees, weighted kernel k-means of this kernel minimises the normalized cut of `inner`.
+
+    Examples
+    --------
+    >>> from kernelcoreset import Linear
+    >>> Normalized(Linear())([2.0, 4.0], [3.0, 0.5])  # 2 * 3 / (4 * 0.5)
+    3.0
+    """
+
+    inner: Kernel
+
+    def _emit(self, builder: ProgramBuilder) -> None:
+        self.inner._emit(builder)
+        builder.normalize()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kernel": "Normalized", "inner": self.inner.to_dict()}
+
+    @classmethod
+    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
+        return cls(Kernel.from_dict(data["inner"]))
+
+    def __repr__(self) -> str:
+        return f"Normalized({self.inner!r})"
+
+
+@dataclass(frozen=True, repr=False)
 class UserKernel(Kernel):
     """A function of the user's own, `f(x, y) -> float`, with x and y arrays of shape (d,).
 

@@ -23,11 +23,13 @@ from kernelcoreset.kernels.center_tiles import (
     add_combination,
     add_scaled,
     certify,
+    certify_sums,
     finish_center_distances,
     subtract_projection,
     two_nearest,
 )
 from kernelcoreset.kernels.tiles import (
+    NORMALIZE,
     TILE,
     USER,
     Floats,
@@ -38,6 +40,7 @@ from kernelcoreset.kernels.tiles import (
     keep_nearest,
     leaf_diagonal,
     leaf_values,
+    normalize,
     weighted_sum,
 )
 
@@ -45,12 +48,16 @@ GROUP = 16  # landmarks evaluated before their values are used: they stay in the
 
 
 class Program(NamedTuple):
-    """A kernel as the loops want it. `squared`: leaves give exact squared distances, so no diagonal is needed."""
+    """A kernel as the loops want it. `squared`: leaves give exact squared distances, so no diagonal is needed.
+
+    `extra` is 1 where the last coordinate is a point's degree, which only the operation NORMALIZE sees.
+    """
 
     operations: Ints
     parameters: Floats
     squared: bool
     stack_rows: int
+    extra: int
 
 
 class Cloud(NamedTuple):
@@ -105,20 +112,24 @@ def user_value(which: int, x: Floats, y: Floats) -> float:
 def values(program: Program, columns: Floats, low: int, high: int, y: Floats, stack: Floats) -> None:
     """Leave K(x, y), or the exact squared distance, of points low..high in stack[0]; the last row is scratch."""
     m = high - low
+    d = columns.shape[0] - program.extra
+    features, others = columns[:d], y[:d]
     top = -1
     for step in range(program.operations.shape[0]):
         code = program.operations[step, 0]
         own = program.parameters[program.operations[step, 1] :]
         if code == USER:
             top += 1
-            x = np.empty(columns.shape[0])
+            x = np.empty(d)
             for i in range(m):
-                for j in range(columns.shape[0]):
+                for j in range(d):
                     x[j] = columns[j, low + i]
-                stack[top, i] = user_value(np.int64(own[0]), x, y)
+                stack[top, i] = user_value(np.int64(own[0]), x, others)
         elif code < USER:
             top += 1
-            leaf_values(code, own, columns, low, high, y, program.squared, stack[top], stack[-1])
+            leaf_values(code, own, features, low, high, others, program.squared, stack[top], stack[-1])
+        elif code == NORMALIZE:
+            normalize(stack[top], m, columns[d, low:high], y[d])
         else:
             top = combine(code, own, m, stack, top)
 
@@ -128,6 +139,7 @@ def diagonal(program: Program, columns: Floats, out: Floats) -> None:
     """out[i] = K(x_i, x_i) for all points."""
     stack = np.empty((program.stack_rows, TILE))
     n = columns.shape[1]
+    d = columns.shape[0] - program.extra
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
         top = -1
@@ -136,14 +148,17 @@ def diagonal(program: Program, columns: Floats, out: Floats) -> None:
             own = program.parameters[program.operations[step, 1] :]
             if code == USER:
                 top += 1
-                x = np.empty(columns.shape[0])
+                x = np.empty(d)
                 for i in range(high - low):
-                    for j in range(columns.shape[0]):
+                    for j in range(d):
                         x[j] = columns[j, low + i]
                     stack[top, i] = user_value(np.int64(own[0]), x, x)
             elif code < USER:
                 top += 1
-                leaf_diagonal(code, own, columns, low, high, stack[top])
+                leaf_diagonal(code, own, columns[:d], low, high, stack[top])
+            elif code == NORMALIZE:
+                for _ in range(2):
+                    normalize(stack[top], high - low, columns[d, low:high], 1.0)
             else:
                 top = combine(code, own, high - low, stack, top)
         out[low:high] = stack[0, : high - low]
@@ -267,6 +282,36 @@ def label_directly(
 
 
 @compiled()
+def landmark_products(
+    program: Program,
+    cloud: Cloud,
+    low: int,
+    high: int,
+    landmarks: Landmarks,
+    tiles: Floats,
+    products: Floats,
+    residual: Floats,
+) -> None:
+    """products[c, i] = <x_i, center c> on the landmarks, residual[i] = what the basis does not span of |phi(x_i)|^2.
+
+    The landmarks of `basis` come first: an orthonormal basis of their span gives the part of phi(x) outside it. A
+    kernel's stack grows upwards from where its value is to stand, over rows of `tiles` that are filled later.
+    """
+    m = high - low
+    k, count = landmarks.factors.shape
+    products[:, :m] = 0.0
+    for start in range(0, count, GROUP):
+        group = min(GROUP, count - start)
+        for t in range(group):
+            values(program, cloud.columns, low, high, landmarks.points[start + t], tiles[t:])
+        for c in range(k):
+            add_combination(tiles, group, m, landmarks.factors[c, start:], products[c])
+        if start == 0:
+            residual[:m] = cloud.diagonals[low:high]
+            subtract_projection(tiles, landmarks.basis, m, tiles[-1], residual)
+
+
+@compiled()
 def label_by_landmarks(
     program: Program,
     cloud: Cloud,
@@ -277,13 +322,9 @@ def label_by_landmarks(
     out: Nearest,
     sure: Any,
 ) -> float:
-    """As `label_directly`, from the landmarks alone; sure[i] where that is proved right. The largest error let through.
-
-    The landmarks of `basis` come first: an orthonormal basis of their span gives the part of phi(x) outside it.
-    """
+    """As `label_directly`, from the landmarks alone; sure[i] where that is proved. The largest error let through."""
     n = cloud.columns.shape[1]
     k, count = landmarks.factors.shape
-    # A kernel's stack grows upwards from where its value is to stand, over rows that are filled later.
     tiles = np.empty((min(GROUP, count) + program.stack_rows, TILE))
     products = np.empty((k, TILE))
     residual = np.empty(TILE)
@@ -291,16 +332,7 @@ def label_by_landmarks(
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
         m = high - low
-        products[:, :m] = 0.0
-        for start in range(0, count, GROUP):
-            group = min(GROUP, count - start)
-            for t in range(group):
-                values(program, cloud.columns, low, high, landmarks.points[start + t], tiles[t:])
-            for c in range(k):
-                add_combination(tiles, group, m, landmarks.factors[c, start:], products[c])
-            if start == 0:
-                residual[:m] = cloud.diagonals[low:high]
-                subtract_projection(tiles, landmarks.basis, m, tiles[-1], residual)
+        landmark_products(program, cloud, low, high, landmarks, tiles, products, residual)
         first, second = out.first[low:high], out.second[low:high]
         two_nearest(products, squared_norms, m, out.labels[low:high], first, second)
         error = certify(
@@ -308,6 +340,35 @@ def label_by_landmarks(
         )
         worst = max(worst, error)
     return worst
+
+
+@compiled()
+def sum_directly(program: Program, columns: Floats, centers: Combinations, out: Floats) -> None:
+    """out[c, i] = <x_i, center c> for all points, from all the points the centers are made of."""
+    n = columns.shape[1]
+    stack = np.empty((program.stack_rows, TILE))
+    products = np.empty((out.shape[0], TILE))
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        center_products(program, columns, low, high, centers, stack, products)
+        out[:, low:high] = products[:, : high - low]
+
+
+@compiled()
+def sum_by_landmarks(
+    program: Program, cloud: Cloud, landmarks: Landmarks, accuracy: float, out: Floats, sure: Any
+) -> None:
+    """out[i] = <x_i, center> of the one center, from the landmarks alone; sure[i] where it is within `accuracy`."""
+    n = cloud.columns.shape[1]
+    tiles = np.empty((min(GROUP, landmarks.factors.shape[1]) + program.stack_rows, TILE))
+    products = np.empty((1, TILE))
+    residual = np.empty(TILE)
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        m = high - low
+        landmark_products(program, cloud, low, high, landmarks, tiles, products, residual)
+        out[low:high] = products[0, :m]
+        certify_sums(cloud.diagonals[low:high], residual, out[low:high], m, landmarks.bounds, accuracy, sure[low:high])
 
 
 _CALLS_USER_VALUE = (
@@ -320,7 +381,10 @@ _CALLS_USER_VALUE = (
     center_products,
     center_distances,
     label_directly,
+    landmark_products,
     label_by_landmarks,
+    sum_directly,
+    sum_by_landmarks,
 )
 
 

@@ -22,7 +22,7 @@ TILE = 1024
 
 # Operation codes. A row of `operations` is (code, where its parameters start).
 GAUSSIAN, EXPONENTIAL, LAPLACIAN, MATERN32, MATERN52, POLYNOMIAL, LINEAR, COSINE, USER = range(9)
-ADD, MULTIPLY, SCALE = range(9, 12)
+ADD, MULTIPLY, SCALE, NORMALIZE = range(9, 13)
 
 # `contract` allows fused multiply-add; the other relaxations would break the range reduction of `_expm1`.
 _FAST = {"contract"}
@@ -310,6 +310,13 @@ def combine(code: int, parameters: Floats, m: int, stack: Floats, top: int) -> i
         for i in range(m):
             below[i] *= above[i]
     return top - 1
+
+
+@compiled(fastmath=_FAST)
+def normalize(tile: Floats, m: int, degrees: Floats, other: float) -> None:
+    """From K(x, y) to K(x, y) / (degree of x * degree of y), in place."""
+    for i in range(m):
+        tile[i] /= degrees[i] * other
 
 
 # --- from kernel values to distances and running minima ---------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Clustering the nodes of a graph by normalized cut."""

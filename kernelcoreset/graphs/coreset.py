@@ -1,0 +1,181 @@
+"""A coreset of a graph, itself a small graph: nodes drawn by importance, joined through short walks.
+
+Nodes of a sparse graph that are drawn at random are hardly ever neighbours, so with the look-up kernel D^-1 A D^-1 they
+do not see each other. Walks of a few steps from each of them do meet: the diffused kernel
+
+    K_t = P^t D^-1 (P^t)^T,   P = D^-1 A,
+
+is the inner product of two such walks, so it is positive semidefinite without any shift, and has the same eigenvectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.graphs.graph import Graph
+from kernelcoreset.graphs.rows import Indices, Labels, seed_nodes
+from kernelcoreset.graphs.walks import Singles, Walks, meet, meetings, walk
+from kernelcoreset.sampling import merge_picks, pick_evenly, sensitivities
+from kernelcoreset.seeding import Seeding
+from kernelcoreset.solve import plain_k_means
+
+_PIVOTS_PER_CLUSTER = 4
+_LEAST_SIZE, _LEAST_PER_CLUSTER, _MOST_SIZE = 500, 20, 4_000
+# A node should be reached by more walks than one, and a walk should meet this many others: random graphs show their
+# clusters once the meetings are some hundreds.
+_COVERAGE, _MEETINGS = 1.25, 500.0
+_MOST_HOPS = 24
+_LEAST_COVERAGE, _MOST_COVERAGE, _MOST_ENDS = 0.5, 8.0, 4_000_000
+_PROBED = 32
+# Walks that start side by side meet far more often than all others, and would be clusters of their own.
+_CLIPPED_ABOVE = 0.99
+_CLIP_SAMPLE = 200_000
+_FEW_STEPS, _MANY_STEPS, _SPARE_COLUMNS, _GAP_SHARE = 24, 200, 8, 0.1
+_MOST_EXACT = 1_000
+
+
+@dataclass(frozen=True, eq=False)
+class GraphCoreset:
+    """Nodes that stand for a whole graph, and how their walks meet.
+
+    Parameters
+    ----------
+    nodes : ndarray of shape (s,)
+        In rising order.
+    weights : ndarray of shape (s,)
+        Their sum estimates the sum of all degrees.
+    hops : int
+        Steps of a walk.
+    met : Walks
+        For every node of the graph, which walks reach it, and with what mass.
+    """
+
+    nodes: Indices
+    weights: Floats
+    hops: int
+    met: Walks
+
+
+def draw_nodes(graph: Graph, k: int, size: int, generator: np.random.Generator) -> tuple[Indices, Floats]:
+    """Return nodes and weights drawn by sensitivity for the look-up kernel. Assumes validated input.
+
+    D^2 sampling touches a pivot's neighbours alone; then one pass over the nodes. Where there are no more nodes with
+    edges than `size`, they are all taken.
+    """
+    degrees = graph.degrees
+    there = np.flatnonzero(degrees)
+    if len(there) <= size:
+        return there, degrees[there]
+    own = np.divide(
+        np.divide(graph.loops, degrees, out=np.zeros(graph.n), where=degrees > 0) + graph.shift,
+        degrees,
+        out=np.zeros(graph.n),
+        where=degrees > 0,
+    )
+    uniforms = generator.random(min(_PIVOTS_PER_CLUSTER * k, len(there)))
+    seeding = Seeding(*seed_nodes(graph.rows, degrees, own, uniforms))
+    probabilities = sensitivities(seeding, degrees, 0.5, 0.0, 0.5)
+    places = np.zeros(graph.n, dtype=np.int32)
+    picks = pick_evenly(probabilities, places, 1, size, generator.random())
+    return merge_picks(picks, degrees[picks] / (probabilities[picks] * size))
+
+
+def plan_walks(graph: Graph, k: int, size: int | None, generator: np.random.Generator) -> tuple[int, int]:
+    """Return the size of the coreset and the number of steps, from the reach of a few walks."""
+    there = np.flatnonzero(graph.degrees)
+    probes = generator.choice(there, size=min(_PROBED, len(there)), replace=False)
+    least = max(_LEAST_SIZE, _LEAST_PER_CLUSTER * k)
+    most = max(_MOST_SIZE, least)
+    chosen, covered = (0, 0), 0.0
+    for hops in range(1, _MOST_HOPS + 1):
+        ends = walk(graph.rows, graph.degrees, probes, hops, False)
+        reach = len(ends.nodes) / len(probes)
+        wanted = size or int(min(max(1.2 * _COVERAGE * len(there) / reach, least), most))
+        wanted = min(wanted, len(there))
+        coverage = wanted * reach / len(there)
+        if covered >= _LEAST_COVERAGE and coverage > _MOST_COVERAGE and wanted * reach > _MOST_ENDS:
+            break  # one more step would cost more than it tells
+        chosen, covered = (wanted, hops), coverage
+        # Walks that go on after they have seen a good part of a cluster forget where they started.
+        if (coverage >= _COVERAGE and coverage * reach >= _MEETINGS) or reach >= len(there) / (4 * k):
+            break
+    return chosen
+
+
+def build_graph_coreset(
+    graph: Graph, k: int, size: int | None, generator: np.random.Generator, *, lazy: bool = False
+) -> GraphCoreset:
+    """Return the coreset of a graph. Assumes validated input.
+
+    Costs O(n) for drawing, and the degrees of all nodes that the walks pass.
+    """
+    size, hops = plan_walks(graph, k, size, generator)
+    nodes, weights = draw_nodes(graph, k, size, generator)
+    ends = walk(graph.rows, graph.degrees, nodes, hops, lazy)
+    return GraphCoreset(nodes, weights, hops, meetings(ends, graph.n))
+
+
+def cluster_coreset(graph: Graph, coreset: GraphCoreset, k: int, n_init: int, generator: np.random.Generator) -> Labels:
+    """Return the clusters of the coreset's nodes by the leading eigenvectors of their own small graph."""
+    similarities = coreset_similarities(graph, coreset)
+    weights = coreset.weights / coreset.weights.sum()
+    scale = weights.astype(np.float32)
+    similarities *= scale[:, np.newaxis]
+    similarities *= scale
+    degrees = similarities.sum(axis=1)
+    root = np.divide(1.0, np.sqrt(degrees), out=np.zeros_like(degrees), where=degrees > 0)
+    similarities *= root[:, np.newaxis]
+    similarities *= root
+    vectors = leading_vectors(similarities, min(k, len(weights)), generator)
+    points = np.ascontiguousarray(vectors * root[:, np.newaxis], dtype=np.float64)
+    return plain_k_means(
+        points, np.maximum(degrees.astype(np.float64), 0.0) + 1e-9 * weights, k, generator, runs=n_init
+    )
+
+
+def coreset_similarities(graph: Graph, coreset: GraphCoreset) -> Singles:
+    """Return the diffused kernel between the coreset's nodes, without the diagonal and clipped, shape (s, s).
+
+    A walk meets itself and its next neighbours so much more often than all others that each would be a cluster of its
+    own; what holds a cluster together is the many weak similarities.
+    """
+    s = len(coreset.nodes)
+    similarities = np.zeros((s, s), dtype=np.float32)
+    # In units of the largest degree, or single precision could underflow for small weights.
+    meet(coreset.met, graph.degrees / graph.degrees.max(), similarities)
+    np.fill_diagonal(similarities, 0.0)
+    some = similarities[:: max(1, s * s // _CLIP_SAMPLE)].ravel()
+    some = some[some > 0]
+    if len(some):
+        np.minimum(similarities, np.quantile(some, _CLIPPED_ABOVE), out=similarities)
+    return similarities
+
+
+def leading_vectors(matrix: Singles, count: int, generator: np.random.Generator) -> Singles:
+    """Return the `count` eigenvectors of the largest eigenvalues of a symmetric matrix, shape (s, count).
+
+    Subspace iteration until the vectors are known to a tenth of their gap to the next; where they come too slowly and
+    the matrix is small, all eigenvectors at once.
+    """
+    s = len(matrix)
+    small = s <= _MOST_EXACT
+    if count + _SPARE_COLUMNS < s:
+        block = generator.normal(size=(s, count + _SPARE_COLUMNS)).astype(np.float32)
+        for step in range(_FEW_STEPS if small else _MANY_STEPS):
+            block = np.linalg.qr(block)[0]
+            product = matrix @ block
+            if step % 4 == 3:
+                values, turn = np.linalg.eigh(block.T @ product)
+                values, turn = values[::-1], turn[:, ::-1]
+                vectors: Singles = block @ turn[:, :count]
+                residual = np.linalg.norm(product @ turn[:, :count] - vectors * values[:count], axis=0).max()
+                if residual <= _GAP_SHARE * (values[count - 1] - values[count]):
+                    return vectors
+            block = product
+        if not small:
+            return vectors
+    exact: Singles = np.linalg.eigh(matrix.astype(np.float64))[1][:, ::-1][:, :count].astype(np.float32)
+    return exact

@@ -1,0 +1,259 @@
+"""A weighted undirected graph in compressed rows, checked once; the exact normalized cut of its nodes.
+
+The kernel of a graph is K = D^-1 A D^-1 + shift D^-1 with weights D, A the weights of the edges and D the degrees:
+weighted kernel k-means with it is the normalized cut (Dhillon, Guan and Kulis). A kernel value is a look-up in a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernelcoreset.checks import Floats, as_numeric, check_count
+from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.graphs import rows as loops
+from kernelcoreset.graphs.moves import measure
+from kernelcoreset.graphs.rows import Rows
+
+MOST_NODES = 2**31 - 1
+# Entries that differ by less than this share are equal but for rounding.
+_TOLERANCE = 1e-9
+
+
+class Graph:
+    """A weighted undirected graph. Immutable; make one with `Graph.from_edges` or `Graph.from_matrix`.
+
+    Weights are finite and at least 0; an entry of weight 0 is no edge. A self-loop counts once in its node's degree.
+    Nodes without edges are allowed: no cluster is theirs.
+
+    Attributes
+    ----------
+    rows : Rows
+        The symmetric matrix of weights in compressed rows, every entry once.
+    degrees : ndarray of shape (n,)
+        D_ii, the sums of the rows.
+    loops : ndarray of shape (n,)
+        The diagonal.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges([0, 1, 2], [1, 2, 3], [1.0, 0.5, 1.0])
+    >>> graph
+    Graph(4 nodes, 3 edges, 0 without edges)
+    >>> graph.degrees.tolist()
+    [1.0, 1.5, 1.5, 1.0]
+    """
+
+    def __init__(self, rows: Rows, degrees: Floats, diagonal: Floats) -> None:
+        self.rows, self.degrees, self.loops = rows, degrees, diagonal
+
+    @staticmethod
+    def from_edges(
+        source: ArrayLike, target: ArrayLike, weights: ArrayLike | None = None, *, n: int | None = None
+    ) -> Graph:
+        """Return the graph of an edge list. O(edges).
+
+        Every edge counts in both directions, whichever way it is written; an edge given several times, or once in each
+        direction, has the sum of its weights. Counting all of them twice changes no clustering.
+
+        Parameters
+        ----------
+        source, target : array-like of shape (m,)
+            Nodes as whole numbers from 0.
+        weights : array-like of shape (m,), optional
+            Finite and at least 0; ones unless given.
+        n : int, optional
+            Number of nodes; the largest named plus one unless given.
+
+        Returns
+        -------
+        Graph
+        """
+        ends = [_as_nodes(source, "source"), _as_nodes(target, "target")]
+        if len(ends[0]) != len(ends[1]):
+            raise DataError(f"`source` and `target` must have the same length; got {len(ends[0])} and {len(ends[1])}.")
+        values = np.ones(len(ends[0])) if weights is None else as_numeric(weights, "weights")
+        if values.shape != ends[0].shape:
+            raise DataError(f"`weights` must have shape {ends[0].shape}, one an edge; got {values.shape}.")
+        bad = ~(np.isfinite(values) & (values >= 0))
+        if bad.any():
+            raise DataError(_bad_weight(int(np.argmax(bad)), "edge", values))
+        most = max((int(end.max()) for end in ends if len(end)), default=-1)
+        nodes = most + 1 if n is None else check_count("n", n)
+        least = min((int(end.min()) for end in ends if len(end)), default=0)
+        if least < 0 or most >= nodes:
+            raise DataError(
+                f"Nodes must be whole numbers from 0 to n - 1 ({nodes - 1}); got {least if least < 0 else most}. "
+                "Give a larger n, or number the nodes from 0 (np.unique(..., return_inverse=True) does)."
+            )
+        _refuse_count(nodes)
+        rows = loops.rows_of_edges(*ends, np.require(values, requirements=["C", "W"]), nodes)
+        # The transposed rows of a symmetric matrix are its own, sorted: whatever the order of the edges, one graph.
+        return _finish(loops.transpose(rows))
+
+    @staticmethod
+    def from_matrix(matrix: Any) -> Graph:
+        """Return the graph of a symmetric matrix of weights: a scipy sparse matrix of any format, or an array.
+
+        Anything with `indptr`, `indices`, `data` and `shape` (compressed rows), or with `tocsr()`, is taken as sparse.
+        Rows with the same index twice are summed. Nothing is copied that is float64 and int32 already, and the matrix
+        is never changed; do not change it while the graph is in use. O(entries).
+
+        Parameters
+        ----------
+        matrix : sparse matrix or array-like of shape (n, n)
+
+        Returns
+        -------
+        Graph
+
+        Examples
+        --------
+        >>> Graph.from_matrix([[0.0, 2.0], [2.0, 0.0]])
+        Graph(2 nodes, 1 edges, 0 without edges)
+        """
+        if isinstance(matrix, Graph):
+            return matrix
+        rows, shape = as_rows(matrix, "matrix")
+        if shape[0] != shape[1]:
+            raise DataError(f"The matrix of a graph must be square; got shape {shape}.")
+        _refuse_count(shape[0])
+        graph = _finish(rows)
+        if not loops.looks_symmetric(graph.rows):
+            i, j = loops.first_difference(loops.transpose(graph.rows), graph.rows, _TOLERANCE)
+            if i >= 0:
+                raise DataError(
+                    f"The matrix of a graph must be symmetric; entries ({i}, {j}) and ({j}, {i}) differ. "
+                    "For a directed graph, use A + A.T or (A + A.T) / 2."
+                )
+        return graph
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.degrees)
+
+    @property
+    def n_edges(self) -> int:
+        """Number of edges, each counted once, self-loops included."""
+        return (len(self.rows.indices) + int(np.count_nonzero(self.loops))) // 2
+
+    @property
+    def shift(self) -> float:
+        """A shift that makes K = D^-1 A D^-1 + shift D^-1 positive semidefinite: max(0, max_i 1 - 2 a_ii / d_i).
+
+        By Gershgorin's discs of D^-1 A, no eigenvalue is below -shift. 1 without self-loops, 0 where each weighs at
+        least as much as all other edges of its node.
+        """
+        there = self.degrees > 0
+        return max(0.0, float(np.max(1.0 - 2.0 * self.loops[there] / self.degrees[there], initial=0.0)))
+
+    def __repr__(self) -> str:
+        return f"Graph({self.n:,} nodes, {self.n_edges:,} edges, {int((self.degrees == 0).sum()):,} without edges)"
+
+
+def graph_normalized_cut(labels: ArrayLike, graph: Any) -> float:
+    """Return the exact normalized cut, sum over clusters of (weight of edges leaving it) / (sum of its degrees).
+
+    Between 0 and the number of clusters; 0 where no edge joins two clusters. O(edges).
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,)
+        Clusters as whole numbers from 0. -1 is for nodes without edges alone.
+    graph : Graph, or what `Graph.from_matrix` takes
+
+    Examples
+    --------
+    >>> round(graph_normalized_cut([0, 0, 1, 1], Graph.from_edges([0, 1, 2], [1, 2, 3])), 3)
+    0.667
+    """
+    graph = Graph.from_matrix(graph)
+    found = check_labels(labels, graph)
+    volumes, inner = measure(graph.rows, graph.degrees, found, int(found.max(initial=-1)) + 1)
+    there = volumes > 0
+    return float(np.sum(1.0 - inner[there] / volumes[there]))
+
+
+def check_labels(labels: ArrayLike, graph: Graph) -> NDArray[np.int32]:
+    """Return a label for every node of the graph."""
+    found = np.asarray(labels)
+    if found.shape != (graph.n,) or found.dtype.kind not in "iu":
+        raise DataError(
+            f"`labels` must be whole numbers of shape ({graph.n},), one a node; got {found.dtype}, {found.shape}."
+        )
+    bad = (found < -1) | ((found == -1) & (graph.degrees > 0))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise DataError(
+            f"`labels` must be at least 0, or -1 for a node without edges; got {found[first]} for node {first}."
+        )
+    return found.astype(np.int32)
+
+
+def as_rows(matrix: Any, name: str) -> tuple[Rows, tuple[int, int]]:
+    """Return a sparse matrix or an array as compressed rows, and its shape; values are not checked yet."""
+    if hasattr(matrix, "tocsr") and getattr(matrix, "format", "") != "csr":
+        matrix = matrix.tocsr()
+    if hasattr(matrix, "indptr"):
+        data = as_numeric(matrix.data, name)
+        rows = Rows(
+            np.require(matrix.indptr, np.int64, ["C", "W"]),
+            np.require(matrix.indices, np.int32, ["C", "W"]),
+            np.require(data, np.float64, ["C", "W"]),
+        )
+        return rows, (int(matrix.shape[0]), int(matrix.shape[1]))
+    dense = as_numeric(matrix, name)
+    if dense.ndim != 2:
+        raise DataError(f"`{name}` must have two dimensions; got shape {dense.shape}.")
+    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(dense, axis=1))]).astype(np.int64)
+    row, column = np.nonzero(dense)
+    return Rows(starts, column.astype(np.int32), dense[row, column].copy()), (dense.shape[0], dense.shape[1])
+
+
+def check_rows(rows: Rows, n: int) -> tuple[Floats, Floats, bool]:
+    """Refuse bad weights and indices beyond n; return sums, diagonal and whether no entry is there twice."""
+    sums, diagonal = np.zeros(len(rows.starts) - 1), np.zeros(len(rows.starts) - 1)
+    bad, once = loops.sum_rows(rows, n, sums, diagonal)
+    if bad >= 0:
+        if not 0 <= rows.indices[bad] < n:
+            raise DataError(f"An entry names node {rows.indices[bad]}; there are {n} nodes, from 0.")
+        raise DataError(_bad_weight(bad, "entry", rows.data))
+    return sums, diagonal, bool(once)
+
+
+def _finish(rows: Rows) -> Graph:
+    degrees, diagonal, once = check_rows(rows, len(rows.starts) - 1)
+    with np.errstate(over="ignore"):
+        total = float(degrees.sum())
+    if not np.isfinite(total):
+        raise DataError(f"The weights of all edges must have a finite sum; got {total}. Divide them by a constant.")
+    return Graph(rows if once else loops.sum_duplicates(rows), degrees, diagonal)
+
+
+def _as_nodes(values: ArrayLike, name: str) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise DataError(
+            f"`{name}` must be one-dimensional whole numbers; got dtype {array.dtype}, shape {array.shape}. "
+            "Number other ids first: np.unique(ids, return_inverse=True)."
+        )
+    return np.require(array, np.int64, ["C", "W"])
+
+
+def _bad_weight(place: int, what: str, values: Floats) -> str:
+    return (
+        f"Weights of edges must be finite and at least 0; got {values[place]} at {what} {place}. "
+        "Drop such edges, or take exp or a rank of signed similarities."
+    )
+
+
+def _refuse_count(n: int) -> None:
+    if n > MOST_NODES:
+        raise SettingError(f"A graph has at most {MOST_NODES:,} nodes; got {n:,}.")
+    if n < 1:
+        raise DataError("A graph must have at least one node; got none. Check the filter or the path that made it.")

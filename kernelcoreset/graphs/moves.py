@@ -1,0 +1,135 @@
+"""Labels of a graph's nodes, compiled: exact measures of a partition, and moves that improve it.
+
+A node costs its degree. Everything here assumes a valid symmetric graph and owns no random generator.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Rows
+from kernelcoreset.kernels.tiles import Floats, compiled
+
+# A gain below this is rounding.
+_ROUNDING = 1e-12
+
+
+@compiled()
+def measure(rows: Rows, degrees: Floats, labels: Labels, k: int) -> tuple[Floats, Floats]:
+    """Volume and inner weight of every cluster: the sums of degrees, and of all entries with both ends in it."""
+    volumes, inner = np.zeros(k), np.zeros(k)
+    for i in range(len(degrees)):
+        own = labels[i]
+        if own >= 0:
+            volumes[own] += degrees[i]
+            inside = 0.0
+            for e in range(rows.starts[i], rows.starts[i + 1]):
+                inside += rows.data[e] if labels[rows.indices[e]] == own else 0.0  # without a branch
+            inner[own] += inside
+    return volumes, inner
+
+
+@compiled()
+def _tally(rows: Rows, i: int, skipped: int, labels: Labels, shared: Floats, seen: Indices) -> tuple[int, float]:
+    """Weight that row i shares with each cluster, in `shared`; how many are `seen`; the weight to the skipped node."""
+    count = 0
+    apart = 0.0
+    for e in range(rows.starts[i], rows.starts[i + 1]):
+        j = rows.indices[e]
+        c = labels[j]
+        if j == skipped:
+            apart += rows.data[e]
+        elif c >= 0 and rows.data[e] > 0.0:
+            if shared[c] == 0.0:
+                seen[count] = c
+                count += 1
+            shared[c] += rows.data[e]
+    return count, apart
+
+
+@compiled()
+def _best_cluster(
+    seen: Indices, shared: Floats, degree: float, loop: float, volumes: Floats, inner: Floats, own: int
+) -> tuple[int, float]:
+    """The cluster seen, other than `own`, that gains most or loses least by a node of this degree, and the gain."""
+    best, most = UNLABELLED, -np.inf
+    for q in range(len(seen)):
+        c = seen[q]
+        if c != own:
+            gain = (inner[c] + 2.0 * shared[c] + loop) / (volumes[c] + degree) - inner[c] / volumes[c]
+            if gain > most or (gain == most and c < best):
+                most, best = gain, c
+    return best, most
+
+
+@compiled()
+def improve(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats, inner: Floats) -> int:
+    """One sweep of single moves, each to where sum_c inner_c / volume_c rises most: k minus the normalized cut.
+
+    These are the exact moves of weighted kernel k-means; a diagonal shift of the kernel adds the same to every
+    partition and so plays no part. A node without a label joins the best cluster among its neighbours'. A cluster's
+    last node stays. Returns the number of nodes that moved.
+    """
+    shared = np.zeros(len(volumes))
+    seen = np.empty(len(volumes), dtype=np.int64)
+    moved = 0
+    for i in range(len(degrees)):
+        degree, own = degrees[i], labels[i]
+        count, loop = _tally(rows, i, i, labels, shared, seen)
+        best, gain = _best_cluster(seen[:count], shared, degree, loop, volumes, inner, own)
+        if own >= 0 and best >= 0:
+            left = volumes[own] - degree
+            if left <= _ROUNDING * volumes[own]:
+                best = UNLABELLED  # it is its cluster's last
+            elif gain <= inner[own] / volumes[own] - (inner[own] - 2.0 * shared[own] - loop) / left + _ROUNDING:
+                best = UNLABELLED
+        if best >= 0:
+            if own >= 0:
+                inner[own] -= 2.0 * shared[own] + loop
+                volumes[own] -= degree
+            inner[best] += 2.0 * shared[best] + loop
+            volumes[best] += degree
+            labels[i] = best
+            moved += 1
+        for q in range(count):
+            shared[seen[q]] = 0.0
+    return moved
+
+
+@compiled()
+def label_new(rows: Rows, sums: Floats, labels: Labels, volumes: Floats, inner: Floats) -> Labels:
+    """The best cluster for each row of edges to known nodes; -1 for a row without any."""
+    found = np.empty(len(sums), dtype=np.int32)
+    shared = np.zeros(len(volumes))
+    seen = np.empty(len(volumes), dtype=np.int64)
+    for r in range(len(sums)):
+        count, _ = _tally(rows, r, -1, labels, shared, seen)
+        found[r], _ = _best_cluster(seen[:count], shared, sums[r], 0.0, volumes, inner, UNLABELLED)
+        for q in range(count):
+            shared[seen[q]] = 0.0
+    return found
+
+
+@compiled()
+def fill_components(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats) -> int:
+    """Give every component without any label to the cluster of least volume, as a whole; return their number."""
+    stack = np.empty(len(labels), dtype=np.int32)
+    count = 0
+    for first in range(len(labels)):
+        if labels[first] >= 0 or degrees[first] == 0.0:
+            continue
+        target = np.argmin(volumes)
+        labels[first] = target
+        stack[0], height = first, 1
+        while height > 0:
+            height -= 1
+            i = stack[height]
+            volumes[target] += degrees[i]
+            for e in range(rows.starts[i], rows.starts[i + 1]):
+                j = rows.indices[e]
+                if labels[j] < 0 and rows.data[e] > 0.0:
+                    labels[j] = target
+                    stack[height] = j
+                    height += 1
+        count += 1
+    return count

@@ -1,0 +1,134 @@
+"""Short walks from the nodes of a coreset, compiled: where they end, and how often two of them meet.
+
+Everything here assumes a valid symmetric graph and owns no random generator.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Nodes, Rows
+from kernelcoreset.kernels.tiles import Floats, compiled
+
+Singles = NDArray[np.float32]
+
+
+class Walks(NamedTuple):
+    """Where short walks end: row r is a distribution over nodes, in single precision."""
+
+    starts: Indices
+    nodes: Nodes
+    masses: Singles
+
+
+@compiled()
+def _step(rows: Rows, degrees: Floats, at: Nodes, here: Singles, reached: Nodes, there: Singles, stay: float) -> int:
+    """Move all mass from the nodes `at` along their edges; return how many nodes it has `reached`."""
+    found = 0
+    for a in range(len(at)):
+        i = at[a]
+        mass, here[i] = here[i], 0.0
+        if stay > 0.0:
+            if there[i] == 0.0:
+                reached[found] = i
+                found += 1
+            there[i] += stay * mass
+        share = (1.0 - stay) * mass / degrees[i]
+        for e in range(rows.starts[i], rows.starts[i + 1]):
+            j = rows.indices[e]
+            part = np.float32(share * rows.data[e])
+            if part > 0.0:
+                if there[j] == 0.0:
+                    reached[found] = j
+                    found += 1
+                there[j] += part
+    return found
+
+
+@compiled()
+def walk(rows: Rows, degrees: Floats, nodes: Indices, hops: int, lazy: bool) -> Walks:
+    """Distribution of a walk of `hops` steps from each of the nodes; with `lazy` its last step is half a stay.
+
+    Costs the degrees of all nodes that a walk passes.
+    """
+    n = len(degrees)
+    here, there = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.float32)
+    at, reached = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+    starts = np.zeros(len(nodes) + 1, dtype=np.int64)
+    ends, masses = np.empty(1024, dtype=np.int32), np.empty(1024, dtype=np.float32)
+    fill = 0
+    for r in range(len(nodes)):
+        at[0], count = nodes[r], 1
+        here[nodes[r]] = 1.0
+        for hop in range(hops):
+            stay = 0.5 if lazy and hop == hops - 1 else 0.0
+            count = _step(rows, degrees, at[:count], here, reached, there, stay)
+            here, there = there, here
+            at, reached = reached, at
+        while fill + count > len(ends):
+            ends, masses = np.append(ends, ends), np.append(masses, masses)
+        for a in range(count):
+            ends[fill], masses[fill] = at[a], here[at[a]]
+            here[at[a]] = 0.0
+            fill += 1
+        starts[r + 1] = fill
+    return Walks(starts, ends[:fill], masses[:fill])
+
+
+@compiled()
+def meetings(walks: Walks, n: int) -> Walks:
+    """The same masses node by node: row i names the walks that end at node i."""
+    starts = np.zeros(n + 1, dtype=np.int64)
+    for e in range(len(walks.nodes)):
+        starts[walks.nodes[e] + 1] += 1
+    for i in range(n):
+        starts[i + 1] += starts[i]
+    place = starts[:-1].copy()
+    walkers, masses = np.empty(len(walks.nodes), dtype=np.int32), np.empty(len(walks.nodes), dtype=np.float32)
+    for r in range(len(walks.starts) - 1):
+        for e in range(walks.starts[r], walks.starts[r + 1]):
+            p = place[walks.nodes[e]]
+            place[walks.nodes[e]] += 1
+            walkers[p], masses[p] = r, walks.masses[e]
+    return Walks(starts, walkers, masses)
+
+
+@compiled()
+def meet(met: Walks, degrees: Floats, similarities: Singles) -> None:
+    """Add sum_v m_i(v) m_j(v) / d_v, the inner products of all walks, to `similarities`.
+
+    This is a Gram matrix, so it is positive semidefinite whatever the graph.
+    """
+    for v in range(len(degrees)):
+        for a in range(met.starts[v], met.starts[v + 1]):
+            row = similarities[met.nodes[a]]
+            factor = np.float32(met.masses[a] / degrees[v])
+            for b in range(met.starts[v], a + 1):  # walkers come in rising order: this is the lower half
+                row[met.nodes[b]] += factor * met.masses[b]
+    for i in range(len(similarities)):
+        for j in range(i):
+            similarities[j, i] = similarities[i, j]
+
+
+@compiled()
+def spread_labels(met: Walks, weights: Floats, clusters: Labels, volumes: Floats) -> Labels:
+    """The cluster from which most walk mass arrives at each node, relative to its volume; -1 where none arrives."""
+    n = len(met.starts) - 1
+    labels = np.full(n, UNLABELLED, dtype=np.int32)
+    arrived = np.zeros(len(volumes))
+    for i in range(n):
+        most = 0.0
+        for e in range(met.starts[i], met.starts[i + 1]):
+            r = met.nodes[e]
+            arrived[clusters[r]] += weights[r] * met.masses[e]
+        for e in range(met.starts[i], met.starts[i + 1]):
+            c = clusters[met.nodes[e]]
+            share = arrived[c] / volumes[c]
+            if share > most or (share == most and c < labels[i]):
+                most, labels[i] = share, c
+        for e in range(met.starts[i], met.starts[i + 1]):
+            arrived[clusters[met.nodes[e]]] = 0.0
+    return labels
