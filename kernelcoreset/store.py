@@ -204,14 +204,14 @@ class CoresetStore:
         """
         if key in self._manifest.leaves:
             raise SettingError(f"`key` must be new; {key!r} is there already. Use replace({key!r}, ...).")
-        self.change(put={key: self._build(key, points, weights, ids)})
+        self.change(put={key: self.build_leaf(key, points, weights, ids=ids)})
 
     def replace(
         self, key: str, points: ArrayLike, weights: ArrayLike | None = None, *, ids: ArrayLike | None = None
     ) -> None:
         """Build the leaf of a key that is there anew; parameters as in `add`."""
         self._known(key)
-        self.change(put={key: self._build(key, points, weights, ids)})
+        self.change(put={key: self.build_leaf(key, points, weights, ids=ids)})
 
     def expire(self, key: str) -> list[str]:
         """Take a key out, and return it in a list. Its file stays until `vacuum`."""
@@ -303,7 +303,10 @@ class CoresetStore:
 
     # --- leaves ------------------------------------------------------------------------------------------------------
 
-    def _build(self, key: str, points: ArrayLike, weights: ArrayLike | None, ids: ArrayLike | None) -> LeafUpdate:
+    def build_leaf(
+        self, key: str, points: ArrayLike, weights: ArrayLike | None = None, *, ids: ArrayLike | None = None
+    ) -> LeafUpdate:
+        """Return the leaf that `add` would put, to be put together with others by `change`; parameters as in `add`."""
         points = check_points(points, allow_empty=True)
         self._refuse_other_dimension(points.shape[1])
         seed = self.leaf_seed(check_key(key))
