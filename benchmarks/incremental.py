@@ -130,9 +130,9 @@ def costs_of_changes(folder: Path, days: list[np.ndarray], more: list[np.ndarray
         )
     about = (
         f"A full build of the store from {len(days)} daily Parquet files with {sum(map(len, days)):,} rows in all "
-        f"takes {full:.2f} s: reading, leaves, one commit, the result. One coreset of all rows at once, nothing kept, takes "
-        f"{single:.2f} s with reading. A change (reading the day, its leaf, a durable commit) and the new result after "
-        f"it, medians of {len(more)}:"
+        f"takes {full:.2f} s: reading, leaves, one commit, the result. One coreset of all rows at once, nothing kept, "
+        f"takes {single:.2f} s with reading. A change (reading the day, its leaf, a durable commit) and the "
+        f"result after it, medians of {len(more)}:"
     )
     header = ["", "change", "result", "change / full build", "change and result / full build", "both / at once"]
     return f"## What a change costs\n\n{about}\n\n" + tables.table(header, lines)

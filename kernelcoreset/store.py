@@ -376,7 +376,7 @@ class CoresetStore:
         full = [key for key in dict.fromkeys(keys) if entries[key]["file"] is not None]
         scales = {key: 1.0 if weight_of is None else check_factor(key, weight_of(key)) for key in full}
         least = LEAST_SHARE * max(scales.values(), default=0.0)
-        leaves = [Leaf(key, entries[key]["sha256"], scales[key]) for key in full if scales[key] > least]
+        leaves = [Leaf(key, entries[key]["content"], scales[key]) for key in full if scales[key] > least]
         if not leaves:
             raise DataError(
                 f"A coreset needs at least one row of positive weight; the store at {self.path} has none in the keys "
