@@ -254,6 +254,7 @@ class CoresetStore:
             raise SettingError(f"A key is either put or expired; got both for {sorted(set(put) & set(gone))}.")
         for key in gone:
             self._known(key)
+        touched = {*put, *gone}
         new_state = None if state is None else plain(dict(state), "state")
         # All is checked before anything is written.
         updates = {check_key(key): self._checked_update(key, update) for key, update in put.items()}
@@ -261,8 +262,8 @@ class CoresetStore:
         if any(entry["file"] for entry in entries.values()):
             self._folder.sync(LEAVES)
         for _ in range(_MOST_ATTEMPTS):
-            base = self._current(set(put) | set(gone), new_state is not None, expected_version)
-            leaves = {key: leaf for key, leaf in base.leaves.items() if key not in entries and key not in gone}
+            base = self._current(touched, new_state is not None, expected_version)
+            leaves = {key: leaf for key, leaf in base.leaves.items() if key not in touched}
             refuse_unlike(leaves, entries)
             changed = Manifest(
                 base.version + 1, base.settings, leaves | entries, base.state if new_state is None else new_state
