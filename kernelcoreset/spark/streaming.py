@@ -46,7 +46,9 @@ from kernelcoreset.store_sections import AVAILABLE_NOW
 from kernelcoreset.upkeep import (
     find_store,
     fit_store,
+    keep_state,
     make_store,
+    own_state,
     plain_fit,
     read_model,
     remove_old_models,
@@ -77,12 +79,7 @@ class StreamState:
     @staticmethod
     def of(store: CoresetStore | None) -> StreamState:
         """Return the state that a store holds."""
-        known = {} if store is None else store.state
-        return StreamState(**{name: value for name, value in known.items() if name != "job"})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as the store keeps it."""
-        return {"job": JOB, **asdict(self)}
+        return StreamState(**own_state(store))
 
 
 def stream(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
@@ -209,7 +206,7 @@ class BatchTaker:
         if found.coresets:
             leaf = LeafUpdate(_one_leaf(found, store, settings), rows=good)
             put, expired = compacted(store, key, leaf, self.settings.stream.fan_in)
-        store.change(put, expired, state=state.to_dict(), expected_version=store.version)
+        keep_state(store, self.settings, JOB, asdict(state), put=put, expire=expired)
 
     def _dimension(self) -> int | None:
         found = None if self._store is None else self._current_model(self._store)
@@ -238,7 +235,7 @@ class BatchTaker:
             fit_time=time.time(),
             moved=tracked.moved,
         )
-        store.change(state=state.to_dict(), expected_version=store.version)
+        keep_state(store, self.settings, JOB, asdict(state))
         self._model = (name, tracked.model)
         log.info("micro-batch %d: model %d, moved %s", state.batch, state.run, tracked.moved)
         remove_old_models(store, name)

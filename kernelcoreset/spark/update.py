@@ -29,7 +29,9 @@ from kernelcoreset.store import CoresetStore, LeafUpdate
 from kernelcoreset.upkeep import (
     find_store,
     fit_store,
+    keep_state,
     make_store,
+    own_state,
     plain_fit,
     read_model,
     remove_old_models,
@@ -56,12 +58,7 @@ class UpdateState:
     @staticmethod
     def of(store: CoresetStore) -> UpdateState:
         """Return the state that the store holds."""
-        known = {name: value for name, value in store.state.items() if name != "job"}
-        return UpdateState(**known)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as the store keeps it."""
-        return {"job": JOB, **asdict(self)}
+        return UpdateState(**own_state(store))
 
 
 @dataclass(frozen=True)
@@ -204,12 +201,15 @@ class Update:
         gone = {*state.gone, *(set(expired) & set(changes.vanished))} - set(put)
         pending = ({*state.pending, *relabel}) - set(expired)
         state = replace(state, fit=None, pending=sorted(pending), gone=sorted(gone))
-        self.store.change(put, expired, state=state.to_dict(), expected_version=self.store.version)
+        self._keep(state, put=put, expire=expired)
+
+    def _keep(self, state: UpdateState, **change: Any) -> None:
+        keep_state(self.store, self.settings, JOB, asdict(state), **change)
 
     # --- step 2: model -----------------------------------------------------------------------------------------------
 
     def _fit(self) -> bool:
-        state, wanted = UpdateState.of(self.store), plain_fit(self.settings, half_life=self.settings.update.half_life)
+        state, wanted = UpdateState.of(self.store), self._wanted_fit()
         if state.fit == wanted:
             return False
         with self.record.stage("fit"):
@@ -218,7 +218,7 @@ class Update:
             name = write_model(self.store, tracked.model, state.run + 1)
             pending = self.store.keys() if self.settings.update.label == "all" else state.pending
             state = replace(state, run=state.run + 1, model=name, fit=wanted, pending=pending)
-            self.store.change(state=state.to_dict(), expected_version=self.store.version)
+            self._keep(state)
             remove_old_models(self.store, name)
         self.record.add(
             kernel=repr(self.store.kernel),
@@ -229,6 +229,11 @@ class Update:
             moved=tracked.moved,
         )
         return True
+
+    def _wanted_fit(self) -> dict[str, Any]:
+        """With labels of all rows asked for now, and not the last time, they are made anew too."""
+        wanted = self.settings.update
+        return plain_fit(self.settings, half_life=wanted.half_life, label_all=wanted.label == "all")
 
     def _weight_of(self) -> Callable[[str], float] | None:
         half_life = self.settings.update.half_life
@@ -247,8 +252,7 @@ class Update:
         if self.output is not None:
             with self.record.stage("label"):
                 self._write_labels(state, self.output)
-        done = replace(state, pending=[], gone=[])
-        self.store.change(state=done.to_dict(), expected_version=self.store.version)
+        self._keep(replace(state, pending=[], gone=[]))
         self.record.add(store_version=self.store.version)
         return True
 
