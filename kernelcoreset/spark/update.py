@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kernelcoreset.errors import SettingError
+from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
 from kernelcoreset.sections import OutputSettings
 from kernelcoreset.settings import Settings
@@ -90,6 +91,7 @@ class Update:
         self.spark = spark
         self.settings = settings
         self.record = record
+        self._model: KernelKMeansModel
         with record.stage("look"):
             self._store = find_store(settings, JOB)
             self.input = KeyedInput(spark, settings)
@@ -210,15 +212,17 @@ class Update:
 
     def _fit(self) -> bool:
         state, wanted = UpdateState.of(self.store), self._wanted_fit()
-        if state.fit == wanted:
+        before = read_model(self.store, state.model)
+        if state.fit == wanted and before is not None:
+            self._model = before
             return False
         with self.record.stage("fit"):
-            before = read_model(self.store, state.model)
             tracked = fit_store(self.store, self.settings, before, self._weight_of())
             name = write_model(self.store, tracked.model, state.run + 1)
             pending = self.store.keys() if self.settings.update.label == "all" else state.pending
             state = replace(state, run=state.run + 1, model=name, fit=wanted, pending=pending)
             self._keep(state)
+            self._model = tracked.model
             remove_old_models(self.store, name)
         self.record.add(
             kernel=repr(self.store.kernel),
@@ -265,20 +269,19 @@ class Update:
         remove_partitions(self.spark, output, empty)
         if not full:
             return
-        model = (
-            read_model(self.store, state.model) or fit_store(self.store, self.settings, None, self._weight_of()).model
-        )
         frame, layout = self.input.rows_of(full), self.input.data.layout
         if self.settings.input.bad_rows == "quarantine":
             aside = OutputSettings(path=self.settings.input.quarantine_path, partition_by=output.partition_by)
             remove_partitions(self.spark, aside, [self.input.partition_of(key) for key in [*state.gone, *here]])
-            bad = quarantined(frame, layout, model).drop(KEY)
+            bad = quarantined(frame, layout, self._model).drop(KEY)
             bad.write.mode("append").partitionBy(*output.partition_by).parquet(str(aside.path))
         is_whole = full == self.store.keys() and self.settings.update.half_life is None
         wanted = self.settings.certificate
         weighted = self.settings.input.weight_col is not None
-        probe = make_probe(model, weighted, wanted.center_sets, wanted.fraction, wanted.seed) if is_whole else None
-        found = label_and_write(frame.drop(KEY), layout, model, self.settings, output, probe)
+        probe = (
+            make_probe(self._model, weighted, wanted.center_sets, wanted.fraction, wanted.seed) if is_whole else None
+        )
+        found = label_and_write(frame.drop(KEY), layout, self._model, self.settings, output, probe)
         summary = asdict(found) if is_whole else {"cluster_sizes": found.cluster_sizes, "labelled_cost": found.cost}
         self.record.add(**summary, labelled_rows=found.rows - found.bad_rows, output=output.path or output.table)
 
