@@ -87,6 +87,10 @@ class Errors:
         }
         self.truth = {kind: center_set_costs(rows, sets, KERNEL) for kind, sets in self.sets.items()}
 
+    def measure_single(self, rows: np.ndarray, draws: int) -> None:
+        """Measure what all others are compared with: coresets of the same rows at once."""
+        self.single = [self(build_coreset(rows, K, KERNEL, SIZE, seed=10_000 + seed)) for seed in range(draws)]
+
     def __call__(self, coreset: Coreset) -> list[float]:
         found = []
         for kind, sets in self.sets.items():
@@ -158,7 +162,7 @@ def after_a_year(
     final = {key_of(i): restated.get(i, days[i]) for i in range(EXPIRED, DAYS)}
     rows = np.concatenate(list(final.values()))
     errors = Errors(rows)
-    kept, fresh = [], []
+    kept = []
     for seed in range(draws):
         store = new_store(folder / f"fresh-{seed}", seed)
         result = build_all(store, {key: lambda rows=own: rows for key, own in final.items()})
@@ -172,22 +176,22 @@ def after_a_year(
             removed = len(lived.vacuum(older_than=0))
             files = [path.stat().st_size for path in (folder / "lived").rglob("*") if path.is_file()]
         kept.append(errors(result))
-        fresh.append(errors(build_coreset(rows, K, KERNEL, SIZE, seed=10_000 + seed)))
+    errors.measure_single(rows, draws)
     about = (
         f"{DAYS} daily adds, {RESTATED} restatements and {EXPIRED} expiries, each a commit of its own, with a result "
         f"every week, took {seconds:.1f} s. The result equals, byte by byte, that of a fresh store of what is left "
         f"({len(rows):,} rows). After vacuum ({removed} files removed) the store has {len(files)} files, "
-        f"{sum(files) / 1e6:.0f} MB.\n\n{ABOUT_ERRORS}, mean of {draws} seeds:"
+        f"{sum(files) / 1e6:.0f} MB.\n\n{ABOUT_ERRORS}, mean of {draws} seeds ± its standard error:"
     )
-    text = f"## After a year\n\n{about}\n\n" + error_table("store after the year", kept, fresh)
+    text = f"## After a year\n\n{about}\n\n" + error_table("store after the year", kept, errors.single)
     return text, rows, errors
 
 
 def error_table(name: str, own: list[list[float]], single: list[list[float]]) -> str:
-    a, b = np.mean(own, axis=0), np.mean(single, axis=0)
-    lines = [
-        [kind, f"{100 * a[i]:.2f} %", f"{100 * b[i]:.2f} %", f"{a[i] / b[i]:.2f}x"] for i, kind in enumerate(KINDS)
-    ]
+    lines = []
+    for kind, a, b in zip(KINDS, np.transpose(own), np.transpose(single), strict=True):
+        cells = [f"{100 * x.mean():.2f} ± {100 * x.std(ddof=1) / np.sqrt(len(x)):.2f} %" for x in (a, b)]
+        lines.append([kind, *cells, f"{a.mean() / b.mean():.2f}x"])
     return tables.table(["center sets", name, f"single-shot, {SIZE} points", "ratio"], lines)
 
 
@@ -220,13 +224,12 @@ def long_stream(rows: np.ndarray, errors: Errors, draws: int) -> str:
                 f"{resident[part[-1]]:,.0f} MB",
             ]
         )
-    streamed, single = [], []
+    streamed = []
     for seed in range(draws):
         tree = StreamingKernelKMeans(K, kernel=KERNEL, coreset_size=SIZE, random_state=seed)
         for batch in batches:
             tree.partial_fit(batch)
         streamed.append(errors(tree.tree_.result()))
-        single.append(errors(build_coreset(rows, K, KERNEL, SIZE, seed=20_000 + seed)))
     about = (
         f"`StreamingKernelKMeans`, {len(batches):,} micro-batches of {BATCH:,} rows, each taken in and then labelled, "
         f"clusters found anew every {REFIT} batches: {len(rows) / (sum(taken) + sum(labelled)):,.0f} rows/s. Memory is "
@@ -235,7 +238,7 @@ def long_stream(rows: np.ndarray, errors: Errors, draws: int) -> str:
     header = ["batches", "take in, mean", "slowest (with a fit)", "label, mean", "rows/s", "memory at the end"]
     return (
         f"## A stream in one process\n\n{about}\n\n{tables.table(header, lines)}\n\nErrors as above, mean of {draws} "
-        f"seeds:\n\n{error_table('stream', streamed, single)}"
+        f"seeds, the single-shot ones the same:\n\n{error_table('stream', streamed, errors.single)}"
     )
 
 
@@ -243,7 +246,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with the Parquet files")
     parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the year (20,000,000)")
-    parser.add_argument("--draws", type=int, default=10, help="coresets an error is the mean of (10)")
+    parser.add_argument("--draws", type=int, default=20, help="coresets an error is the mean of, at least 2 (20)")
     parser.add_argument("--out", type=Path, default=Path("docs/results/incremental.md"))
     options = parser.parse_args()
     days = cut_into_days(datasets.twitter_like(options.data, options.rows), DAYS)
