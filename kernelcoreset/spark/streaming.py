@@ -135,6 +135,10 @@ def read_stream(spark: SparkSession, settings: InputSettings) -> DataFrame:
         frame.schema  # noqa: B018  on Spark Connect nothing is looked up before this
     except Exception as error:  # some of Spark's errors come as py4j's, which Spark Connect does not have
         known = in_one_line(error, settings)
+        if "does not support streamed reading" in str(error):
+            known = SettingError(
+                f"`input.format` must be one that streams, such as json or kafka; got {settings.format!r}."
+            )
         if known is None:
             raise
         raise known from None
