@@ -25,7 +25,7 @@ from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files import open_path
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord, log
-from kernelcoreset.sections import InputSettings, OutputSettings
+from kernelcoreset.sections import RECORD_SCHEMES, InputSettings, OutputSettings, scheme_of
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark.columns import Layout, layout_of, refuse_bad_rows, with_dimension
 from kernelcoreset.spark.labels import label_rows
@@ -223,12 +223,13 @@ class BatchTaker:
         if not any(store.info(key)["points"] for key in store.keys()):  # noqa: SIM118
             return
         fit = plain_fit(self.settings)
-        is_due = state.model is None or state.fit != fit or state.batch - state.fit_batch >= wanted.refit_batches
+        before = self._current_model(store)
+        is_due = before is None or state.fit != fit or state.batch - state.fit_batch >= wanted.refit_batches
         if wanted.refit_minutes is not None and state.batch > state.fit_batch:
             is_due = is_due or time.time() - state.fit_time >= 60 * wanted.refit_minutes
         if not is_due:
             return
-        tracked = fit_store(store, self.settings, self._current_model(store))
+        tracked = fit_store(store, self.settings, before)
         name = write_model(store, tracked.model, state.run + 1)
         state = replace(
             state,
@@ -324,6 +325,8 @@ def _checked_state(settings: Settings) -> StreamState:
             f"The store at {settings.store.path} belongs to the checkpoint {state.checkpoint}; the settings say "
             f"{checkpoint}: its rows would count twice. Use the old checkpoint, or another store.path."
         )
+    if scheme_of(checkpoint) not in RECORD_SCHEMES:  # only Spark can look there
+        return state
     system, place = open_path(checkpoint)
     offsets = system.get_file_info(fs.FileSelector(f"{place}/offsets", allow_not_found=True))
     started = any(info.base_name.isdigit() for info in offsets)
