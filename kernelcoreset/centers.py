@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -112,7 +113,7 @@ class Centers:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What was prepared is left behind and made again where it is needed: it is larger than the centers.
-        return Centers, (self.points, self.coefficients, self.kernel)
+        return _restored, (self.points, self.coefficients, self.kernel)
 
     def label(self, points: ArrayLike, *, margins: bool = False, exact_distances: bool = False) -> Labels:
         """Return the nearest center of every point and the distance to it.
@@ -333,6 +334,25 @@ class Centers:
                 break
         direct = compression.direct_work(self._combinations, len(self))
         return [tried[i] for i in compression.cheapest(works, left, direct)]
+
+
+_kept: dict[bytes, Centers] = {}
+
+
+def _restored(points: Floats, coefficients: Floats, kernel: Kernel) -> Centers:
+    """The centers that came from another process; the last two are kept, prepared.
+
+    A worker that labels one small batch of a stream after the other would spend most of its time preparing.
+    """
+    if kernel._compiled.functions:  # a user's function may have changed under the same name
+        return Centers(points, coefficients, kernel)
+    content = [points.tobytes(), coefficients.tobytes(), repr((kernel.to_dict(), points.shape)).encode()]
+    name = hashlib.sha256(b"".join(content)).digest()
+    found = _kept.pop(name, None) or Centers(points, coefficients, kernel)
+    _kept[name] = found
+    while len(_kept) > 2:
+        del _kept[next(iter(_kept))]
+    return found
 
 
 def _row_chunks(points: Floats) -> Iterator[tuple[int, Floats]]:

@@ -276,6 +276,8 @@ def _update_work(settings: Settings, record: RunRecord) -> None:
     from kernelcoreset.spark.session import open_session
     from kernelcoreset.spark.update import update
 
+    if settings.update.label != "none":
+        settings.require("update", _OUTPUT)
     with open_session(settings, record.stage("session")) as spark:
         update(spark, settings, record)
 

@@ -27,7 +27,7 @@ class Manifest:
     version: int
     settings: Mapping[str, Any]
     leaves: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What is known of each key's leaf: file, sha256, rows, points, weight, dimension, ids, tag."""
+    """What is known of each key's leaf: file, sha256, content, rows, points, weight, dimension, ids, tag."""
     state: Mapping[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:

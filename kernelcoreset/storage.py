@@ -20,10 +20,9 @@ from kernelcoreset.manifest import Manifest, load, manifest_name, newest, versio
 
 LEAVES, NODES = "leaves", "nodes"
 _TREE_VERSION = 1  # goes into the names of cached nodes: raise it when they are merged in another way
-_NODE_LEAVES = 2  # points an inner node keeps, in leaf sizes
 
 Entry = Mapping[str, Any]
-"""What a manifest says of a leaf: file, sha256, rows, points, weight, dimension, ids, tag."""
+"""What a manifest says of a leaf: file, sha256, content, rows, points, weight, dimension, ids, tag."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +49,7 @@ def write_leaf(folder: Folder, key: str, update: LeafUpdate) -> Entry:
     coreset = update.coreset
     entry = {"rows": update.rows, "tag": update.tag, "points": 0, "weight": 0.0}
     if coreset is None or not len(coreset):
-        return entry | {"file": None, "sha256": None, "dimension": None, "ids": None}
+        return entry | {"file": None, "sha256": None, "content": None, "dimension": None, "ids": None}
     content = coreset.to_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     # Named by content: a retry writes the same file, and what other versions name is never overwritten by another.
@@ -59,6 +58,7 @@ def write_leaf(folder: Folder, key: str, update: LeafUpdate) -> Entry:
     return entry | {
         "file": name,
         "sha256": sha256,
+        "content": _digest_of(coreset),
         "points": len(coreset),
         "weight": float(coreset.weights.sum()),
         "dimension": coreset.points.shape[1],
@@ -138,7 +138,8 @@ class Merger:
         """Return the coreset of some leaves, refined; itself a cached node."""
         root = grow(leaves, self._context)
         found = self._cached(
-            self._result_name(root, size), lambda: self._merge(root, size, refine=True, seed=self.seed("result"))
+            self._result_name(root, size),
+            lambda: self._merge(root, size, refine=True, seed=self.seed("result", root.name)),
         )
         settings = {**found.settings, "seed": self.manifest.settings["seed"]}
         return replace(found, weights=found.weights * root.scale, settings=settings)
@@ -149,7 +150,7 @@ class Merger:
         if not full:
             return
         yield from (entry["file"] for entry in full.values())
-        root = grow([Leaf(key, entry["sha256"]) for key, entry in full.items()], self._context)
+        root = grow([Leaf(key, entry["content"]) for key, entry in full.items()], self._context)
         yield _node_file(self._result_name(root, self.manifest.settings["size"]))
         nodes = [root]
         while nodes:
@@ -158,7 +159,10 @@ class Merger:
             nodes += below
 
     def seed(self, *what: str) -> int:
-        """A seed of its own for every leaf, every node and the result: a draw from a draw needs independent numbers."""
+        """A seed of its own for every leaf, node and result: a draw from a draw needs independent numbers.
+
+        Those of nodes and results come from their names, so from all below: a result may be put into the store again.
+        """
         return int(digest([self.manifest.settings["seed"], *what])[:16], 16)
 
     @property
@@ -193,10 +197,9 @@ class Merger:
         return self.recent.get(file, lambda: read_leaf(self.folder, self.manifest, key))
 
     def _node(self, node: Node) -> Coreset:
-        size = _NODE_LEAVES * self.manifest.settings["leaf_size"]
-        return self._cached(
-            node.name, lambda: self._merge(node, size, refine=False, seed=self.seed("node", node.prefix))
-        )
+        # As many points as a leaf: on 15 million rows nodes twice to eight times as large were no better.
+        size = self.manifest.settings["leaf_size"]
+        return self._cached(node.name, lambda: self._merge(node, size, refine=False, seed=self.seed("node", node.name)))
 
     def _cached(self, name: str, make: Callable[[], Coreset]) -> Coreset:
         """A node by its name. What cannot be read counts as absent: it is made again, and is the same."""
@@ -230,6 +233,16 @@ def unused_files(folder: Folder, kernel: Kernel, older_than: float) -> list[str]
             if name not in named and changed <= limit and (under or is_temporary(name)):
                 unused.append(name)
     return unused
+
+
+def _digest_of(coreset: Coreset) -> str:
+    """A digest of points, weights and ids: the file may differ by the version of Parquet's writer, the content not."""
+    state = hashlib.sha256(repr(coreset.points.shape).encode())
+    for array in (coreset.points, coreset.weights, coreset.ids):
+        if array is not None:
+            state.update(array.dtype.str.encode())
+            state.update(array.tobytes())
+    return state.hexdigest()
 
 
 def _node_file(name: str) -> str:

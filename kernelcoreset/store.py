@@ -204,14 +204,14 @@ class CoresetStore:
         """
         if key in self._manifest.leaves:
             raise SettingError(f"`key` must be new; {key!r} is there already. Use replace({key!r}, ...).")
-        self.change(put={key: self._build(key, points, weights, ids)})
+        self.change(put={key: self.build_leaf(key, points, weights, ids=ids)})
 
     def replace(
         self, key: str, points: ArrayLike, weights: ArrayLike | None = None, *, ids: ArrayLike | None = None
     ) -> None:
         """Build the leaf of a key that is there anew; parameters as in `add`."""
         self._known(key)
-        self.change(put={key: self._build(key, points, weights, ids)})
+        self.change(put={key: self.build_leaf(key, points, weights, ids=ids)})
 
     def expire(self, key: str) -> list[str]:
         """Take a key out, and return it in a list. Its file stays until `vacuum`."""
@@ -254,6 +254,7 @@ class CoresetStore:
             raise SettingError(f"A key is either put or expired; got both for {sorted(set(put) & set(gone))}.")
         for key in gone:
             self._known(key)
+        touched = {*put, *gone}
         new_state = None if state is None else plain(dict(state), "state")
         # All is checked before anything is written.
         updates = {check_key(key): self._checked_update(key, update) for key, update in put.items()}
@@ -261,8 +262,8 @@ class CoresetStore:
         if any(entry["file"] for entry in entries.values()):
             self._folder.sync(LEAVES)
         for _ in range(_MOST_ATTEMPTS):
-            base = self._current(set(put) | set(gone), new_state is not None, expected_version)
-            leaves = {key: leaf for key, leaf in base.leaves.items() if key not in entries and key not in gone}
+            base = self._current(touched, new_state is not None, expected_version)
+            leaves = {key: leaf for key, leaf in base.leaves.items() if key not in touched}
             refuse_unlike(leaves, entries)
             changed = Manifest(
                 base.version + 1, base.settings, leaves | entries, base.state if new_state is None else new_state
@@ -303,7 +304,10 @@ class CoresetStore:
 
     # --- leaves ------------------------------------------------------------------------------------------------------
 
-    def _build(self, key: str, points: ArrayLike, weights: ArrayLike | None, ids: ArrayLike | None) -> LeafUpdate:
+    def build_leaf(
+        self, key: str, points: ArrayLike, weights: ArrayLike | None = None, *, ids: ArrayLike | None = None
+    ) -> LeafUpdate:
+        """Return the leaf that `add` would put, to be put together with others by `change`; parameters as in `add`."""
         points = check_points(points, allow_empty=True)
         self._refuse_other_dimension(points.shape[1])
         seed = self.leaf_seed(check_key(key))
@@ -373,7 +377,7 @@ class CoresetStore:
         full = [key for key in dict.fromkeys(keys) if entries[key]["file"] is not None]
         scales = {key: 1.0 if weight_of is None else check_factor(key, weight_of(key)) for key in full}
         least = LEAST_SHARE * max(scales.values(), default=0.0)
-        leaves = [Leaf(key, entries[key]["sha256"], scales[key]) for key in full if scales[key] > least]
+        leaves = [Leaf(key, entries[key]["content"], scales[key]) for key in full if scales[key] > least]
         if not leaves:
             raise DataError(
                 f"A coreset needs at least one row of positive weight; the store at {self.path} has none in the keys "

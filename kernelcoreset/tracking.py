@@ -102,13 +102,10 @@ def match_labels(before: ArrayLike, after: ArrayLike, weights: ArrayLike) -> NDA
         shapes = f"{old.shape}, {new.shape} and {own.shape}"
         raise DataError(f"`before`, `after` and `weights` must have one shape (n,), n at least 1; got {shapes}.")
     k = int(new.max()) + 1
-    side = max(k, int(old.max()) + 1)
-    overlap = np.zeros((side, side))
+    # A cluster before that is beyond k has no successor of its name; a new one shares nothing with those before.
+    overlap = np.zeros((k, max(k, int(old.max()) + 1)))
     np.add.at(overlap, (new, old), own)
-    names = _best_assignment(overlap)[:k]
-    # Where there were more clusters before, some names may be beyond k: these get the free ones, in order.
-    free = iter(sorted(set(range(k)) - set(names.tolist())))
-    return np.array([name if name < k else next(free) for name in names], dtype=np.int32)
+    return _best_assignment(overlap[:, :k]).astype(np.int32)
 
 
 def _best_assignment(gains: Floats) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ there is the old model or the new one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyarrow import fs
@@ -21,6 +21,7 @@ from kernelcoreset.settings import Settings
 from kernelcoreset.store import CoresetStore
 from kernelcoreset.tracking import Tracked, refit_tracked
 
+_COMMON = ("job", "features", "weight_col")
 _MODELS = "models"
 _KEPT_MODELS = 2
 
@@ -45,14 +46,24 @@ def find_store(settings: Settings, job: str) -> CoresetStore | None:
     }
     if settings.kernel.sigma_rule is None:  # a width chosen from the data was chosen when the store was made
         wanted["kernel"] = settings.kernel.build().to_dict()
+    of_state = {"features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
+    wanted |= {name: value for name, value in of_state.items() if name in store.state}
     for name, value in wanted.items():
-        found = store.kernel.to_dict() if name == "kernel" else getattr(store, name)
+        if name in of_state:
+            found = store.state[name]
+        else:
+            found = store.kernel.to_dict() if name == "kernel" else getattr(store, name)
         if found != value:
             raise SettingError(
                 f"The store at {store.path} was made with {name} = {found!r}; the settings say {value!r}. Change them "
                 "back, or set another store.path and build anew."
             )
     return store
+
+
+def own_state(store: CoresetStore | None) -> dict[str, Any]:
+    """Return what a job itself keeps in the state of its store."""
+    return {} if store is None else {name: value for name, value in store.state.items() if name not in _COMMON}
 
 
 def make_store(settings: Settings, kernel: Kernel) -> CoresetStore:
@@ -122,6 +133,12 @@ def remove_old_models(store: CoresetStore, current: str) -> None:
     older = sorted(info.base_name for info in found if f"{_MODELS}/{info.base_name}" < current)
     for name in older[: len(older) - _KEPT_MODELS + 1]:
         folder.system.delete_dir(f"{folder.path}/{name}")
+
+
+def keep_state(store: CoresetStore, settings: Settings, job: str, state: Mapping[str, Any], **change: Any) -> None:
+    """Commit a job's state, and what else is to change with it; with it goes what later runs must have in common."""
+    common = {"job": job, "features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
+    store.change(**change, state={**common, **state}, expected_version=store.version)
 
 
 def plain_fit(settings: Settings, **more: Any) -> dict[str, Any]:

@@ -44,9 +44,9 @@ class KeyLeaf:
 def group_runs(runs: Sequence[direct.Run]) -> list[list[direct.Run]]:
     """Put the runs of one key together until they hold about as many rows as a leaf is made from."""
     groups: list[list[direct.Run]] = []
-    rows = direct.LEAF_ROWS
+    rows = 0
     for run in runs:
-        if rows + run.rows > direct.LEAF_ROWS:
+        if not groups or rows + run.rows > direct.LEAF_ROWS:
             groups.append([])
             rows = 0
         groups[-1].append(run)

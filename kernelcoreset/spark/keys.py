@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote, urlparse
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -25,6 +25,7 @@ FILE_KEY = "key"
 """The output's partition column where every file is a key of its own."""
 _OF_LISTING = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "basepath")
 _SEGMENT = re.compile("([^=/]+)=([^/]*)")
+_SLASH = "%2F"
 _SAFE = "/=:,+@!$&'()*;~-._"
 _PATTERN = re.compile(r"[*?\[{]")
 
@@ -74,7 +75,7 @@ class KeyedInput:
         """Return the values of these columns for a key, as texts."""
         if self.key_col or not self._folder_columns:
             return {self.partition_by[0]: key}
-        return dict(_SEGMENT.findall(key))
+        return {name: value.replace(_SLASH, "/") for name, value in _SEGMENT.findall(key)}
 
     def rows_of(self, keys: Iterable[str]) -> DataFrame:
         """Return the rows of some keys, with one more column, `KEY`."""
@@ -86,8 +87,7 @@ class KeyedInput:
         reader = self.spark.read.format(self.settings.input.format).options(**options).schema(self._schema)
         raw = reader.load([file for key in keys for file in self.parts[key].files])
         if self._folder_columns:
-            names = [(name, F.coalesce(F.col(quoted(name)), F.lit(NO_VALUE))) for name in self._folder_columns]
-            key = F.concat_ws("/", *[F.concat(F.lit(f"{name}="), value) for name, value in names])
+            key = F.concat_ws("/", *[_segment(name) for name in self._folder_columns])
         else:
             key = F.substring("_metadata.file_path", len(self._encoded_root) + 1, 1_000_000)
         keyed = chosen_rows(raw.select("*", key.alias(KEY)), self.settings.input, KEY)
@@ -132,7 +132,7 @@ class KeyedInput:
     def _key_of(self, address: str) -> str:
         relative = address.removeprefix(self._encoded_root)
         segments = _SEGMENT.findall(unquote(relative).rpartition("/")[0])
-        return "/".join(f"{name}={unquote(value)}" for name, value in segments) or relative
+        return "/".join(f"{name}={unquote(value).replace('/', _SLASH)}" for name, value in segments) or relative
 
     @cached_property
     def _folder_columns(self) -> tuple[str, ...]:
@@ -186,6 +186,12 @@ class KeyedInput:
         if any(row[KEY] is None for row in rows):
             raise DataError(f"Column {self.key_col} must have no nulls to be the key. Fill them, or set input.where.")
         return {row[KEY]: Part([row["rows"], row["mark"]], (), row["rows"]) for row in rows}
+
+
+def _segment(name: str) -> Column:
+    """The part of a key that a partition column makes, as `KeyedInput._key_of` finds it in the name of a folder."""
+    value = F.coalesce(F.col(quoted(name)), F.lit(NO_VALUE))
+    return F.concat(F.lit(f"{name}="), F.replace(value, F.lit("/"), F.lit(_SLASH)))
 
 
 def natural_order(key: str) -> list[Any]:

@@ -120,6 +120,10 @@ def _replace_folder(folder: Path, writer: DataFrameWriter) -> None:
 
 
 def _write_table(frame: DataFrame, settings: OutputSettings, table: str) -> None:
+    spark = frame.sparkSession
+    if settings.mode == "overwrite-partitions" and settings.partition_by and not spark.catalog.tableExists(table):
+        # Empty at first: a job killed while it makes a table would leave files in the way of the next.
+        _writer(spark.createDataFrame([], frame.schema), settings).saveAsTable(table)
     if settings.mode != "overwrite-partitions":
         _writer(frame, settings).mode(settings.mode).saveAsTable(table)
     elif settings.format in _FILE_FORMATS:

@@ -6,7 +6,6 @@ Files go through pyarrow, not through the JVM, so that the same lines serve clas
 from __future__ import annotations
 
 import json
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from pyspark.ml.util import MLReader, MLWriter
 from kernelcoreset import __version__
 from kernelcoreset import model as local
 from kernelcoreset.errors import FormatError
+from kernelcoreset.files import open_path
 from kernelcoreset.kernels import Kernel
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _FolderWriter(MLWriter):
 
     def save(self, path: str) -> None:
         """Save to a path that pyarrow can write to."""
-        system, folder = _open(path)
+        system, folder = open_path(path)
         if system.get_file_info(folder).type != fs.FileType.NotFound:
             if not self.shouldOverwrite:
                 raise FileExistsError(f"{path} is there already. Use write().overwrite().save(path), or another path.")
@@ -91,7 +91,7 @@ class EstimatorReader(MLReader):  # type: ignore[type-arg]
 
     def load(self, path: str) -> KernelKMeans:
         """Return the estimator saved at a path."""
-        system, folder = _open(path)
+        system, folder = open_path(path)
         if _is_model(system, folder):
             raise FormatError(f"{path} holds a fitted model: load it with KernelKMeansModel.load.")
         estimator = self.cls()
@@ -108,7 +108,7 @@ class ModelReader(MLReader):  # type: ignore[type-arg]
 
     def load(self, path: str) -> KernelKMeansModel:
         """Return the model saved at a path."""
-        system, folder = _open(path)
+        system, folder = open_path(path)
         if system.get_file_info(folder).type == fs.FileType.NotFound:
             raise FileNotFoundError(f"There is no model folder at {path}.")
         missing = [name for name in _MODEL_FILES if not _is_file(system, f"{folder}/{name}")]
@@ -142,14 +142,6 @@ def _read_metadata(system: fs.FileSystem, folder: str, path: str) -> dict[str, A
         raise FileNotFoundError(f"There is nothing saved at {path}.") from None
     except (ValueError, KeyError, TypeError):
         raise FormatError(f"The metadata of {path} is damaged: save it again.") from None
-
-
-def _open(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a path and the path on it."""
-    if "://" in path or path.startswith("file:"):
-        system, place = fs.FileSystem.from_uri(path.replace("s3a://", "s3://"))
-        return system, place
-    return fs.LocalFileSystem(), os.path.abspath(path)
 
 
 def _read(system: fs.FileSystem, path: str) -> bytes:

@@ -25,7 +25,7 @@ from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files import open_path
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord, log
-from kernelcoreset.sections import InputSettings, OutputSettings
+from kernelcoreset.sections import RECORD_SCHEMES, InputSettings, OutputSettings, scheme_of
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark.columns import Layout, layout_of, refuse_bad_rows, with_dimension
 from kernelcoreset.spark.labels import label_rows
@@ -46,7 +46,9 @@ from kernelcoreset.store_sections import AVAILABLE_NOW
 from kernelcoreset.upkeep import (
     find_store,
     fit_store,
+    keep_state,
     make_store,
+    own_state,
     plain_fit,
     read_model,
     remove_old_models,
@@ -77,12 +79,7 @@ class StreamState:
     @staticmethod
     def of(store: CoresetStore | None) -> StreamState:
         """Return the state that a store holds."""
-        known = {} if store is None else store.state
-        return StreamState(**{name: value for name, value in known.items() if name != "job"})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as the store keeps it."""
-        return {"job": JOB, **asdict(self)}
+        return StreamState(**own_state(store))
 
 
 def stream(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
@@ -138,6 +135,10 @@ def read_stream(spark: SparkSession, settings: InputSettings) -> DataFrame:
         frame.schema  # noqa: B018  on Spark Connect nothing is looked up before this
     except Exception as error:  # some of Spark's errors come as py4j's, which Spark Connect does not have
         known = in_one_line(error, settings)
+        if "does not support streamed reading" in str(error):
+            known = SettingError(
+                f"`input.format` must be one that streams, such as json or kafka; got {settings.format!r}."
+            )
         if known is None:
             raise
         raise known from None
@@ -209,7 +210,7 @@ class BatchTaker:
         if found.coresets:
             leaf = LeafUpdate(_one_leaf(found, store, settings), rows=good)
             put, expired = compacted(store, key, leaf, self.settings.stream.fan_in)
-        store.change(put, expired, state=state.to_dict(), expected_version=store.version)
+        keep_state(store, self.settings, JOB, asdict(state), put=put, expire=expired)
 
     def _dimension(self) -> int | None:
         found = None if self._store is None else self._current_model(self._store)
@@ -222,12 +223,13 @@ class BatchTaker:
         if not any(store.info(key)["points"] for key in store.keys()):  # noqa: SIM118
             return
         fit = plain_fit(self.settings)
-        is_due = state.model is None or state.fit != fit or state.batch - state.fit_batch >= wanted.refit_batches
+        before = self._current_model(store)
+        is_due = before is None or state.fit != fit or state.batch - state.fit_batch >= wanted.refit_batches
         if wanted.refit_minutes is not None and state.batch > state.fit_batch:
             is_due = is_due or time.time() - state.fit_time >= 60 * wanted.refit_minutes
         if not is_due:
             return
-        tracked = fit_store(store, self.settings, self._current_model(store))
+        tracked = fit_store(store, self.settings, before)
         name = write_model(store, tracked.model, state.run + 1)
         state = replace(
             state,
@@ -238,7 +240,7 @@ class BatchTaker:
             fit_time=time.time(),
             moved=tracked.moved,
         )
-        store.change(state=state.to_dict(), expected_version=store.version)
+        keep_state(store, self.settings, JOB, asdict(state))
         self._model = (name, tracked.model)
         log.info("micro-batch %d: model %d, moved %s", state.batch, state.run, tracked.moved)
         remove_old_models(store, name)
@@ -323,6 +325,8 @@ def _checked_state(settings: Settings) -> StreamState:
             f"The store at {settings.store.path} belongs to the checkpoint {state.checkpoint}; the settings say "
             f"{checkpoint}: its rows would count twice. Use the old checkpoint, or another store.path."
         )
+    if scheme_of(checkpoint) not in RECORD_SCHEMES:  # only Spark can look there
+        return state
     system, place = open_path(checkpoint)
     offsets = system.get_file_info(fs.FileSelector(f"{place}/offsets", allow_not_found=True))
     started = any(info.base_name.isdigit() for info in offsets)

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from kernelcoreset.errors import SettingError
+from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
 from kernelcoreset.sections import OutputSettings
 from kernelcoreset.settings import Settings
@@ -29,7 +30,9 @@ from kernelcoreset.store import CoresetStore, LeafUpdate
 from kernelcoreset.upkeep import (
     find_store,
     fit_store,
+    keep_state,
     make_store,
+    own_state,
     plain_fit,
     read_model,
     remove_old_models,
@@ -56,12 +59,7 @@ class UpdateState:
     @staticmethod
     def of(store: CoresetStore) -> UpdateState:
         """Return the state that the store holds."""
-        known = {name: value for name, value in store.state.items() if name != "job"}
-        return UpdateState(**known)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as the store keeps it."""
-        return {"job": JOB, **asdict(self)}
+        return UpdateState(**own_state(store))
 
 
 @dataclass(frozen=True)
@@ -93,6 +91,7 @@ class Update:
         self.spark = spark
         self.settings = settings
         self.record = record
+        self._model: KernelKMeansModel
         with record.stage("look"):
             self._store = find_store(settings, JOB)
             self.input = KeyedInput(spark, settings)
@@ -204,21 +203,26 @@ class Update:
         gone = {*state.gone, *(set(expired) & set(changes.vanished))} - set(put)
         pending = ({*state.pending, *relabel}) - set(expired)
         state = replace(state, fit=None, pending=sorted(pending), gone=sorted(gone))
-        self.store.change(put, expired, state=state.to_dict(), expected_version=self.store.version)
+        self._keep(state, put=put, expire=expired)
+
+    def _keep(self, state: UpdateState, **change: Any) -> None:
+        keep_state(self.store, self.settings, JOB, asdict(state), **change)
 
     # --- step 2: model -----------------------------------------------------------------------------------------------
 
     def _fit(self) -> bool:
-        state, wanted = UpdateState.of(self.store), plain_fit(self.settings, half_life=self.settings.update.half_life)
-        if state.fit == wanted:
+        state, wanted = UpdateState.of(self.store), self._wanted_fit()
+        before = read_model(self.store, state.model)
+        if state.fit == wanted and before is not None:
+            self._model = before
             return False
         with self.record.stage("fit"):
-            before = read_model(self.store, state.model)
             tracked = fit_store(self.store, self.settings, before, self._weight_of())
             name = write_model(self.store, tracked.model, state.run + 1)
             pending = self.store.keys() if self.settings.update.label == "all" else state.pending
             state = replace(state, run=state.run + 1, model=name, fit=wanted, pending=pending)
-            self.store.change(state=state.to_dict(), expected_version=self.store.version)
+            self._keep(state)
+            self._model = tracked.model
             remove_old_models(self.store, name)
         self.record.add(
             kernel=repr(self.store.kernel),
@@ -229,6 +233,11 @@ class Update:
             moved=tracked.moved,
         )
         return True
+
+    def _wanted_fit(self) -> dict[str, Any]:
+        """With labels of all rows asked for now, and not the last time, they are made anew too."""
+        wanted = self.settings.update
+        return plain_fit(self.settings, half_life=wanted.half_life, label_all=wanted.label == "all")
 
     def _weight_of(self) -> Callable[[str], float] | None:
         half_life = self.settings.update.half_life
@@ -247,8 +256,7 @@ class Update:
         if self.output is not None:
             with self.record.stage("label"):
                 self._write_labels(state, self.output)
-        done = replace(state, pending=[], gone=[])
-        self.store.change(state=done.to_dict(), expected_version=self.store.version)
+        self._keep(replace(state, pending=[], gone=[]))
         self.record.add(store_version=self.store.version)
         return True
 
@@ -261,20 +269,19 @@ class Update:
         remove_partitions(self.spark, output, empty)
         if not full:
             return
-        model = (
-            read_model(self.store, state.model) or fit_store(self.store, self.settings, None, self._weight_of()).model
-        )
         frame, layout = self.input.rows_of(full), self.input.data.layout
         if self.settings.input.bad_rows == "quarantine":
             aside = OutputSettings(path=self.settings.input.quarantine_path, partition_by=output.partition_by)
             remove_partitions(self.spark, aside, [self.input.partition_of(key) for key in [*state.gone, *here]])
-            bad = quarantined(frame, layout, model).drop(KEY)
+            bad = quarantined(frame, layout, self._model).drop(KEY)
             bad.write.mode("append").partitionBy(*output.partition_by).parquet(str(aside.path))
         is_whole = full == self.store.keys() and self.settings.update.half_life is None
         wanted = self.settings.certificate
         weighted = self.settings.input.weight_col is not None
-        probe = make_probe(model, weighted, wanted.center_sets, wanted.fraction, wanted.seed) if is_whole else None
-        found = label_and_write(frame.drop(KEY), layout, model, self.settings, output, probe)
+        probe = (
+            make_probe(self._model, weighted, wanted.center_sets, wanted.fraction, wanted.seed) if is_whole else None
+        )
+        found = label_and_write(frame.drop(KEY), layout, self._model, self.settings, output, probe)
         summary = asdict(found) if is_whole else {"cluster_sizes": found.cluster_sizes, "labelled_cost": found.cost}
         self.record.add(**summary, labelled_rows=found.rows - found.bad_rows, output=output.path or output.table)
 

@@ -20,7 +20,7 @@ import kernelcoreset as kc
 path, name, keys, shared = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 store = kc.CoresetStore.open(path)
 points = np.random.default_rng(0).normal(size=(30, 2))
-store._build("warm", points, None, None)
+store.build_leaf("warm", points)
 (path / f"ready-{name}").touch()
 while len(list(path.glob("ready-*"))) < 2:
     time.sleep(0.001)

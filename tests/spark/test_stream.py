@@ -3,6 +3,9 @@
 import json
 import logging
 import os
+import shutil
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 
 import kernelcoreset as kc
 from kernelcoreset import cli
-from kernelcoreset.spark.streaming import key_of
+from kernelcoreset.spark.streaming import compacted, key_of
 from tests.spark.test_update import points_of
 
 
@@ -91,3 +94,102 @@ def test_a_stream_in_two_sittings(config, capsys):
     # Clusters keep their names from fit to fit.
     model = kc.KernelKMeansModel.load(record["model"])
     assert np.mean(model.predict(points_of(0, 100)) == [first[i] for i in range(100)]) > 0.95
+
+
+def test_bad_rows_and_batches_without_good_ones(config, capsys):
+    put_file(0)
+    put_file(1, bad=5)
+    assert run() == 3
+    assert "5 of 100 rows cannot be used" in capsys.readouterr().err.splitlines()[-1]
+    store = kc.CoresetStore.open("store")
+    assert (store.keys(), store.state["batch"]) == ([key_of(0, 0, 0)], 0)
+    put_file(2, bad=100)
+    put_file(3, n=0)
+    aside = ["input.bad_rows=quarantine", "input.quarantine_path=HERE/aside"]
+    assert run(*aside) == 0
+    record = record_of()
+    assert (record["last_batch"], record["rows"], record["bad_rows"]) == (3, 300, 105)
+    assert len(labels()) == 195
+    assert pq.read_table("aside").num_rows == 105
+    store = kc.CoresetStore.open("store")
+    assert store.keys() == [key_of(0, 0, 0), key_of(0, 1, 1)]
+
+
+def test_a_source_that_goes_on_until_stopped(config, spark):
+    """Rows at a fixed rate, taken in every half second; stopped from elsewhere once there are enough."""
+
+    def stop_later():
+        while not (Path("store").exists() and kc.CoresetStore.open("store").state.get("batch", 0) >= 3):
+            time.sleep(0.1)
+        for query in spark.streams.active:
+            query.stop()
+
+    Path("job.toml").write_text(Path("job.toml").read_text().replace(f'path = "{Path.cwd()}/in"\n', ""))
+    stopper = threading.Thread(target=stop_later)
+    stopper.start()
+    select = '["value AS id", "CAST(value % 7 AS DOUBLE) AS x", "CAST(value % 11 AS DOUBLE) AS y"]'
+    rate = ["input.format=rate", "input.options={rowsPerSecond=200}", f"input.select={select}"]
+    text = Path("job.toml").read_text().replace('schema = "id long, x double, y double"\n', "")
+    Path("job.toml").write_text(text.replace("options = {maxFilesPerTrigger = 1}\n", ""))
+    assert run(*rate, "stream.trigger=500 milliseconds", "stream.refit_minutes=0.01") == 0
+    stopper.join()
+    state = kc.CoresetStore.open("store").state
+    found = labels()
+    assert state["rows"] >= len(found) > 0  # the last batch may have been stopped before its labels
+    assert set(range(min(len(found), 100))) <= set(found)
+    assert state["run"] >= 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "message"),
+    [
+        (["input.format=jdbc"], 2, "`input.format` must be one that streams, such as json or kafka; got 'jdbc'"),
+        (["input.format=nosuch"], 2, "Spark cannot make sense of the input: Failed to find the data source: nosuch"),
+        (["input.schema=id long, x double"], 2, "Columns missing: y. There are: id, x."),
+        (["input.schema=id long, x double, y double, batch long"], 2, "Columns are there already: batch"),
+        (["output.prediction_col=x"], 2, "must not be named like the features"),
+        (["kernel.sigma=6.0"], 2, "was made with kernel = "),
+        (["stream.checkpoint=HERE/other"], 2, "belongs to the checkpoint"),
+        (["store.path=HERE/other"], 3, "says that micro-batches were taken in, but the store at"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(config, overrides, code, message, capsys):
+    put_file(0)
+    assert run() == 0
+    put_file(1)
+    assert run(*overrides) == code
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert kc.CoresetStore.open("store").state["batch"] == 0
+    assert len(labels()) == 100
+
+
+def test_a_lost_checkpoint_is_noticed(config, capsys):
+    put_file(0)
+    assert run() == 0
+    shutil.rmtree("checkpoint")
+    assert run() == 3
+    assert "the stream would begin anew and its rows count twice" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_query_is_no_stream(config, capsys):
+    Path("job.toml").write_text(Path("job.toml").read_text().replace(f'path = "{Path.cwd()}/in"\n', ""))
+    assert run("input.query=SELECT 1.0 AS x, 2.0 AS y") == 2
+    assert "The job stream needs a source that streams" in capsys.readouterr().err.splitlines()[-1]
+    assert run("input.demo_rows=5") == 2
+
+
+def test_a_thousand_batches_have_few_keys(tmp_path):
+    """Without Spark: keys stay few, no row is lost, and the error stays near that of a single coreset."""
+    points = points_of(0, 20_000)
+    kernel = kc.Gaussian(5.0)
+    store = kc.CoresetStore.create(tmp_path / "store", 3, kernel, 60, leaf_size=240)
+    most = 0
+    for number, part in enumerate(np.array_split(points, 1000)):
+        key = key_of(0, number, number)
+        store.change(*compacted(store, key, kc.LeafUpdate(kc.Coreset(part, np.ones(20)), rows=20), 4))
+        most = max(most, len(store.keys()))
+    assert most <= 3 * 5  # fewer than four of each of five levels
+    assert sum(store.info(key)["rows"] for key in store.keys()) == 20_000  # noqa: SIM118
+    error = kc.empirical_error(points, store.result(), 3, kernel, n_center_sets=50)
+    alone = kc.empirical_error(points, kc.build_coreset(points, 3, kernel, 60), 3, kernel, n_center_sets=50)
+    assert error < 3 * alone

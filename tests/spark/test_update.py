@@ -126,3 +126,218 @@ def test_nights(days, capsys):
     # The store equals one made at once from what is there now.
     assert run("store.path=HERE/fresh", "output.path=HERE/other") == 0
     assert content_of("fresh") == content_of("store")
+
+
+def states_of():
+    store = kc.CoresetStore.open("store")
+    return store.version, store.keys(), store.state
+
+
+def test_days_without_rows_and_days_of_bad_rows(days, capsys):
+    assert run("input.bad_rows=drop") == 0
+    before = states_of()
+    put_day(1, 21, n=50, bad=50)
+    assert run() == 3
+    message = "50 of 50 rows cannot be used (null, NaN, infinite, wrong length or a negative weight); by column: x: 50"
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert states_of() == before
+    put_day(2, 22, n=0)
+    put_day(6, 26, n=0)
+    assert run("input.bad_rows=drop") == 0
+    record = record_of()
+    assert (counts_of(record), record["rows"], record["bad_rows"]) == ((1, 2, 0, 0), 50, 50)
+    # They are known, so that they are not looked at every night, and leave nothing of what they were.
+    store = kc.CoresetStore.open("store")
+    assert [store.info(f"date=2026-01-0{day}")["points"] for day in (1, 2, 6)] == [0, 0, 0]
+    assert {i // 1000 for i in labels()} == {3, 4, 5}
+    assert run("input.bad_rows=drop") == 0
+    assert record_of()["outcome"] == "nothing to do"
+
+
+def test_bad_rows_are_put_aside_by_day(days):
+    put_day(2, 2, bad=3)
+    quarantine = ["input.bad_rows=quarantine", "input.quarantine_path=HERE/aside"]
+    assert run(*quarantine) == 0
+    assert sorted(pq.read_table("aside")["id"].to_pylist()) == [2000, 2001, 2002]
+    put_day(2, 32, bad=1)
+    assert run(*quarantine) == 0
+    assert pq.read_table("aside")["id"].to_pylist() == [32000]
+    assert len(labels()) == 999
+
+
+def test_times_are_compared_for_difference_not_for_order(days):
+    assert run() == 0
+    file = Path("days/date=2026-01-03/part-0.parquet")
+    for seconds in (4_000_000_000, 1_000_000_000):  # beyond all clocks, then before the last run
+        put_day(3, 40 + seconds // 4_000_000_000)
+        os.utime(file, (seconds, seconds))
+        assert run() == 0
+        assert record_of()["changes"]["changed"] == ["date=2026-01-03"]
+        assert run() == 0
+        assert record_of()["outcome"] == "nothing to do"
+    assert {i // 1000 for i in labels()} == {1, 2, 40, 4, 5}
+
+
+def test_window_decay_and_keeping(days):
+    assert run("update.window=3") == 0
+    assert kc.CoresetStore.open("store").keys() == [f"date=2026-01-0{day}" for day in (3, 4, 5)]
+    put_day(6, 6)
+    assert run("update.window=3") == 0
+    assert counts_of(record_of()) == (1, 0, 0, 1)
+    assert kc.CoresetStore.open("store").keys() == [f"date=2026-01-0{day}" for day in (4, 5, 6)]
+    assert {i // 1000 for i in labels()} == {3, 4, 5, 6}  # what left the window keeps its labels
+    assert record_of()["coreset_weight"] == pytest.approx(600, rel=0.1)
+
+    # Asked for decay, the same store is fitted anew; nothing else is done.
+    assert run("update.window=3", "update.half_life=1") == 0
+    assert counts_of(record_of()) == (0, 0, 0, 0)
+    assert record_of()["coreset_weight"] == pytest.approx(200 * (1 + 0.5 + 0.25), rel=0.1)
+
+    shutil.rmtree("days/date=2026-01-05")
+    assert run("update.window=3", "update.half_life=1", "update.vanished=keep") == 0
+    # The third of the days that are there comes back into the window; the one that vanished stays.
+    assert kc.CoresetStore.open("store").keys() == [f"date=2026-01-0{day}" for day in (3, 4, 5, 6)]
+    assert {i // 1000 for i in labels()} == {3, 4, 5, 6}
+
+
+def test_all_rows_or_none_are_labelled(days):
+    assert run("update.label=none") == 0
+    assert not Path("out").exists()
+    assert run("update.label=none") == 0
+    assert record_of()["outcome"] == "nothing to do"
+    assert run("update.label=all") == 0
+    assert record_of()["labelled_rows"] == 1000
+    put_day(6, 6)
+    assert run("update.label=all") == 0
+    record, found = record_of(), labels()
+    assert (record["rows"], record["labelled_rows"]) == (1200, 1200)
+    model = kc.KernelKMeansModel.load(record["model"])
+    assert [found[1000 + i] for i in range(200)] == model.predict(points_of(1)).tolist()
+    assert record["certificate"] is not None
+
+
+def test_plain_files_and_rows_read_through_spark(days):
+    """Every file is a key; CSV cannot be read directly, so the leaves are made from rows that Spark brings."""
+    Path("files").mkdir()
+
+    def put(name, seed, n=80):
+        points = points_of(seed, n)
+        lines = [f"{1000 * seed + i},{x},{y}" for i, (x, y) in enumerate(points)]
+        Path(f"files/{name}").write_text("\n".join(["id,x,y", *lines]) + "\n")
+
+    put("a b.csv", 1)
+    put("c.csv", 2)
+    options = ["input.path=HERE/files", "input.format=csv", "input.options={header=true}"]
+    options += ["input.schema=id long, x double, y double"]
+    assert run(*options) == 0
+    assert record_of()["changes"]["new"] == ["a%20b.csv", "c.csv"]
+    put("c.csv", 3, n=40)
+    put("d.csv", 4)
+    Path("files/a b.csv").unlink()
+    assert run(*options) == 0
+    assert counts_of(record_of()) == (1, 1, 1, 0)
+    assert {i // 1000 for i in labels()} == {3, 4}
+    store = kc.CoresetStore.open("store")
+    assert [store.info(key)["rows"] for key in store.keys()] == [40, 80]  # noqa: SIM118
+    assert set(pq.read_table("out")["key"].to_pylist()) == {"c.csv", "d.csv"}
+
+
+@pytest.mark.parametrize("version", [True, False], ids=["version column", "content"])
+def test_a_table_by_column(days, spark, version):
+    def put(seeds):
+        parts = []
+        for day, (seed, n) in seeds.items():
+            points = points_of(seed, n)
+            ids = 1000 * seed + np.arange(n)
+            columns = {"id": ids, "x": points[:, 0], "y": points[:, 1], "version": [seed] * n}
+            parts.append(pa.table(columns).append_column("day", pa.array([day] * n, pa.string())))
+        spark.createDataFrame(pa.concat_tables(parts)).createOrReplaceTempView("events")
+
+    options = ["input.table=events", "update.key_col=day"]
+    options += ["update.version_col=version"] if version else []
+    text = Path("job.toml").read_text()
+    Path("job.toml").write_text(text.replace(f'path = "{Path.cwd()}/days"\n', ""))
+    put({"2026-01-01": (1, 100), "2026-01-02": (2, 100), "2026-01-03": (3, 100)})
+    assert run(*options) == 0
+    put({"2026-01-01": (1, 100), "2026-01-02": (4, 60), "2026-01-04": (5, 100)})
+    assert run(*options) == 0
+    assert counts_of(record_of()) == (1, 1, 1, 0)
+    assert {i // 1000 for i in labels()} == {1, 4, 5}
+    assert run(*options) == 0
+    assert record_of()["outcome"] == "nothing to do"
+    put({"2026-01-01": (1, 100), None: (2, 10)})
+    assert run(*options) == 3
+
+
+def test_labels_in_a_table(days, spark):
+    text = Path("job.toml").read_text()
+    Path("job.toml").write_text(text.replace(f'path = "{Path.cwd()}/out"\n', "") + 'table = "labels_by_day"\n')
+    assert run() == 0
+    put_day(2, 12, n=50)
+    shutil.rmtree("days/date=2026-01-04")
+    assert run() == 0
+    days_found = {i // 1000 for i in spark.table("labels_by_day").toArrow()["id"].to_pylist()}
+    assert days_found == {1, 12, 3, 5}
+    spark.sql("DROP TABLE labels_by_day")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "message"),
+    [
+        (["kernel.sigma=6.0"], 2, "was made with kernel = {'kernel': 'Gaussian', 'sigma': 5.0}; the settings say"),
+        (["coreset.k=4"], 2, "was made with k = 3; the settings say 4. Change them back, or set another store.path"),
+        (["coreset.seed=4"], 2, "was made with seed = 3; the settings say 4"),
+        (['input.features=["x", "id"]'], 2, "was made with features = ['x', 'y']; the settings say ['x', 'id']"),
+        (["input.path=HERE/nowhere"], 3, "was not found or is empty"),
+        (["update.key_col=day"], 2, "Columns missing: day. There are: id, x, y, date"),
+        (
+            ['output.partition_by=["id"]'],
+            2,
+            "`output.partition_by` must be ['date'] for this input, so that the labels",
+        ),
+        (["output.prediction_col=id"], 2, "Columns are there already: id"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(days, overrides, code, message, capsys):
+    assert run() == 0
+    put_day(7, 7)
+    before, files = states_of(), snapshot("out")
+    assert run(*overrides) == code
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert (states_of(), snapshot("out")) == (before, files)
+
+
+def test_a_store_serves_one_job(days, capsys):
+    assert run() == 0
+    stream = [
+        "--set",
+        f"stream.checkpoint={os.getcwd()}/checkpoint",
+        "--set",
+        "input.schema=id long, x double, y double",
+    ]
+    assert cli.stream_main(["--config", "job.toml", *stream]) == 2
+    assert "is kept by the job update; stream needs one of its own" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_output_that_is_not_ours_is_left_alone(days, capsys):
+    Path("out").mkdir()
+    Path("out/mine.txt").write_text("mine")
+    assert run() == 2
+    assert "`output.path` is there already" in capsys.readouterr().err.splitlines()[-1]
+    assert os.listdir("out") == ["mine.txt"]
+    assert not Path("store").exists()
+
+
+def test_a_lost_model_is_fitted_anew(days):
+    assert run() == 0
+    shutil.rmtree(record_of()["model"])
+    put_day(6, 6)
+    assert run() == 0
+    assert (record_of()["run"], record_of()["moved"]) == (2, None)
+    assert len(labels()) == 1200
+
+
+def test_a_dry_run_says_what_has_changed(days, capsys):
+    assert cli.update_main(["--config", "job.toml", "--dry-run"]) == 0
+    assert "new                  5\n" in capsys.readouterr().out
+    assert not Path("store").exists()

@@ -29,6 +29,8 @@ MAINS = {
     "cluster": cli.cluster_main,
     "assign": cli.assign_main,
     "run": cli.run_main,
+    "update": cli.update_main,
+    "stream": cli.stream_main,
 }
 
 
@@ -194,6 +196,8 @@ def test_bad_settings_are_refused_before_spark(name, arguments, message, config,
         ("assign", 'model_path = "model"\n', "`cluster.model_path` is required by the job assign"),
         ("assign", 'path = "out"\n', "`output.path` or `output.table` is required by the job assign"),
         ("run", 'path = "out"\n', "`output.path` or `output.table` is required by the job run"),
+        ("update", "", "`store.path` is required by the job update"),
+        ("stream", "", "`store.path` is required by the job stream"),
     ],
 )
 def test_a_job_asks_for_what_it_needs(name, left_out, missing, config, pipeline, capsys):

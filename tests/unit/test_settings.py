@@ -30,7 +30,7 @@ def overlap(x, y):
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["demo", "twitter", "reference"])
+@pytest.mark.parametrize("name", ["demo", "twitter", "update", "stream", "reference"])
 def test_a_shipped_file_loads_and_survives_json(name):
     settings = Settings.load(CONF / f"{name}.toml")
     assert Settings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
@@ -58,7 +58,7 @@ def test_the_reference_states_the_true_defaults():
                 assert value == least[section][key], f"{section}.{key}"
 
 
-@pytest.mark.parametrize("name", ["demo.toml", "twitter.toml", "spark-defaults.conf"])
+@pytest.mark.parametrize("name", ["demo.toml", "twitter.toml", "update.toml", "stream.toml", "spark-defaults.conf"])
 def test_every_line_of_conf_has_its_reason(name):
     reason_above = False
     for line in (CONF / name).read_text().splitlines():
@@ -269,6 +269,22 @@ FROM_PATH = {"demo_rows": None, "path": "points", "features": ["a", "b"]}
             "cannot set spark.master: Spark reads it before this file",
         ),
         ({"spark": {"conf": {"spark.driver.memory": "9g"}}}, "cannot set spark.driver.memory"),
+        ({"store": {"path": ""}}, "`store.path` must be a text that is not empty"),
+        ({"store": {"paht": "x"}}, "Unknown key `store.paht`. Did you mean `store.path`"),
+        ({"update": {"lable": "all"}}, "Unknown key `update.lable`. Did you mean `update.label`"),
+        ({"update": {"label": "some"}}, "`update.label` must be one of 'new', 'all', 'none'; got 'some'"),
+        ({"update": {"vanished": "drop"}}, "`update.vanished` must be one of 'expire', 'keep'"),
+        ({"update": {"window": 0}}, "`update.window` must be at least 1"),
+        ({"update": {"half_life": -1}}, "`update.half_life` must be a finite number above 0"),
+        ({"update": {"version_col": "v"}}, "`update.version_col` goes with `update.key_col`"),
+        ({"update": {"version_col": "v", "key_col": "v"}}, "`update.version_col` must not be `update.key_col`"),
+        ({"stream": {"trigger": "now"}}, '`stream.trigger` must be "available-now" or a time such as "10 seconds"'),
+        ({"stream": {"refit_batches": 0}}, "`stream.refit_batches` must be at least 1"),
+        ({"stream": {"refit_minutes": 0}}, "`stream.refit_minutes` must be a finite number above 0"),
+        ({"stream": {"fan_in": 1}}, "`stream.fan_in` must be at least 2; got 1. At least two keys become one"),
+        ({"input": {**FROM_PATH, "schema": 5}}, "`input.schema` must be a text"),
+        ({"input": {**FROM_PATH, "select": "x"}}, "`input.select` must be a list"),
+        ({"input": {**FROM_PATH, "scan": "direct", "select": ["a"]}}, "no `input.where` or `input.select`"),
         ({"run": {"record": "dbfs:/x.json"}}, "`run.record` must be a local path or start with one of file, s3"),
     ],
 )
@@ -280,6 +296,13 @@ def test_a_bad_value_is_refused_with_its_full_key(sections, message):
 def test_partitions_by_the_prediction_need_no_input_column():
     output = settings_with(output={"path": "x", "columns": ["a"], "partition_by": ["prediction"]}).output
     assert output.partition_by == ("prediction",)
+
+
+def test_a_source_without_files_needs_no_place():
+    found = settings_with(
+        input={"demo_rows": None, "format": "kafka", "features": ["x"], "options": {"subscribe": "t"}}
+    )
+    assert found.input.has_no_place
 
 
 def test_a_table_knows_its_own_partitions():

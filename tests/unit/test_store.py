@@ -500,3 +500,12 @@ def test_what_was_read_lately_is_kept_within_bounds():
     read("large", 500)
     read("d", 20)
     assert made[5:] == ["large", "d"]
+
+
+def test_old_keys_are_put_together_in_one_change(tmp_path):
+    store = filled(tmp_path / "store")
+    before = store.result()
+    old = DAYS[:9]
+    store.change(put={"2024-01": store.result(40, keys=old)}, expire=old)
+    assert store.keys() == ["2024-01", *DAYS[9:]]
+    assert store.result().weights.sum() == pytest.approx(before.weights.sum(), rel=0.2)
