@@ -36,7 +36,7 @@ class Cluster:
     def __init__(self, folder, python):
         self.folder = folder
         self.python = python
-        self.port, self.page = _free_ports(2)
+        self.port, self.page = free_ports(2)
         self.address = f"spark://{HOST}:{self.port}"
         self._processes = []
 
@@ -90,7 +90,7 @@ class Job:
     """A job on its way, its output in a file."""
 
     def __init__(self, cluster, job, config, options):
-        self._page = _free_ports(1)[0]
+        self._page = free_ports(1)[0]
         self._output = config.with_suffix(".log")
         with open(self._output, "w") as output:
             self.process = subprocess.Popen(
@@ -164,7 +164,8 @@ def _environment(**own):
     return {**kept, "SPARK_LOCAL_IP": HOST, **own}
 
 
-def _free_ports(count):
+def free_ports(count):
+    """Ports that nobody listens on just now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

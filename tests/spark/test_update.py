@@ -13,6 +13,7 @@ import pytest
 
 import kernelcoreset as kc
 from kernelcoreset import cli
+from kernelcoreset.spark.update import newest
 
 PLACES = np.array([[0.0, 0.0], [9.0, 1.0], [3.0, 20.0]])
 
@@ -281,30 +282,30 @@ def test_labels_in_a_table(days, spark):
     spark.sql("DROP TABLE labels_by_day")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "code", "message"),
-    [
-        (["kernel.sigma=6.0"], 2, "was made with kernel = {'kernel': 'Gaussian', 'sigma': 5.0}; the settings say"),
-        (["coreset.k=4"], 2, "was made with k = 3; the settings say 4. Change them back, or set another store.path"),
-        (["coreset.seed=4"], 2, "was made with seed = 3; the settings say 4"),
-        (['input.features=["x", "id"]'], 2, "was made with features = ['x', 'y']; the settings say ['x', 'id']"),
-        (["input.path=HERE/nowhere"], 3, "was not found or is empty"),
-        (["update.key_col=day"], 2, "Columns missing: day. There are: id, x, y, date"),
-        (
-            ['output.partition_by=["id"]'],
-            2,
-            "`output.partition_by` must be ['date'] for this input, so that the labels",
-        ),
-        (["output.prediction_col=id"], 2, "Columns are there already: id"),
-    ],
-)
-def test_what_cannot_be_done_changes_nothing(days, overrides, code, message, capsys):
+REFUSED = [
+    (["kernel.sigma=6.0"], 2, "was made with kernel = {'kernel': 'Gaussian', 'sigma': 5.0}; the settings say"),
+    (["coreset.k=4"], 2, "was made with k = 3; the settings say 4. Change them back, or set another store.path"),
+    (["coreset.seed=4"], 2, "was made with seed = 3; the settings say 4"),
+    (['input.features=["x", "id"]'], 2, "was made with features = ['x', 'y']; the settings say ['x', 'id']"),
+    (["input.path=HERE/nowhere"], 3, "was not found or is empty"),
+    (["update.key_col=day"], 2, "Columns missing: day. There are: id, x, y, date"),
+    (
+        ['output.partition_by=["id"]'],
+        2,
+        "`output.partition_by` must be ['date'] for this input, so that the labels",
+    ),
+    (["output.prediction_col=id"], 2, "Columns are there already: id"),
+]
+
+
+def test_what_cannot_be_done_changes_nothing(days, capsys):
     assert run() == 0
     put_day(7, 7)
     before, files = states_of(), snapshot("out")
-    assert run(*overrides) == code
-    assert message in capsys.readouterr().err.splitlines()[-1]
-    assert (states_of(), snapshot("out")) == (before, files)
+    for overrides, code, message in REFUSED:
+        assert run(*overrides) == code, overrides
+        assert message in capsys.readouterr().err.splitlines()[-1]
+        assert (states_of(), snapshot("out")) == (before, files)
 
 
 def test_a_store_serves_one_job(days, capsys):
@@ -341,3 +342,23 @@ def test_a_dry_run_says_what_has_changed(days, capsys):
     assert cli.update_main(["--config", "job.toml", "--dry-run"]) == 0
     assert "new                  5\n" in capsys.readouterr().out
     assert not Path("store").exists()
+
+
+def test_folders_with_odd_names(days):
+    """Spark escapes some characters in the names of partition folders; 01 must not become 1."""
+    shutil.rmtree("days")
+    for name, seed in (("a%2Fb c", 1), ("10%3A00", 2), ("01", 3)):
+        put_day(1, seed)
+        Path("days/date=2026-01-01").rename(f"days/date={name}")
+    assert run() == 0
+    assert record_of()["changes"]["new"] == ["date=01", "date=10:00", "date=a%2Fb c"]
+    assert {path.name for path in Path("out").glob("date=*")} == {"date=a%2Fb c", "date=10%3A00", "date=01"}
+    for name in ("a%2Fb c", "10%3A00"):
+        shutil.rmtree(f"days/date={name}")
+    assert run() == 0
+    assert {i // 1000 for i in labels()} == {3}
+
+
+def test_the_newest_keys_count_numbers_as_numbers():
+    assert newest(["b-10", "b-9", "b-2"], 2) == ["b-9", "b-10"]
+    assert newest(["2026-01-02", "2025-12-31"], None) == ["2025-12-31", "2026-01-02"]
