@@ -272,6 +272,23 @@ def _run_work(settings: Settings, record: RunRecord) -> None:
             pipeline.assign(spark, model, settings, record)
 
 
+def _graph_work(settings: Settings, record: RunRecord) -> None:
+    from kernelcoreset.spark import graph_job
+    from kernelcoreset.spark.session import open_session
+
+    with open_session(settings, record.stage("session")) as spark:
+        graph_job.run(spark, settings, record)
+
+
+def _graph_plan(settings: Settings) -> Mapping[str, Any]:
+    from kernelcoreset.spark import graph_job
+    from kernelcoreset.spark.session import open_session
+
+    with open_session(settings) as spark:
+        plan: Mapping[str, Any] = graph_job.plan(spark, settings)
+    return plan
+
+
 def _spark_plan(settings: Settings) -> Mapping[str, Any]:
     from kernelcoreset.spark import pipeline
     from kernelcoreset.spark.session import open_session
@@ -318,6 +335,15 @@ RUN = Job(
     needs=(_OUTPUT,),
 )
 
+GRAPH = Job(
+    "graph",
+    "Cluster the nodes of a graph by normalized cut: rows are edges (section [graph]), the output is a row a node with "
+    "its cluster. With cluster.model_path the model is kept.",
+    _graph_work,
+    _graph_plan,
+    needs=(_OUTPUT,),
+)
+
 
 def build_coreset_main(argv: Sequence[str] | None = None) -> int:
     """Run the job that builds a coreset from all rows."""
@@ -332,6 +358,11 @@ def cluster_main(argv: Sequence[str] | None = None) -> int:
 def assign_main(argv: Sequence[str] | None = None) -> int:
     """Run the job that labels every row."""
     return run_job(ASSIGN, argv)
+
+
+def graph_main(argv: Sequence[str] | None = None) -> int:
+    """Run the job that clusters the nodes of a graph."""
+    return run_job(GRAPH, argv)
 
 
 def run_main(argv: Sequence[str] | None = None) -> int:
