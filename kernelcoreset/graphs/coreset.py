@@ -131,9 +131,27 @@ def cluster_coreset(graph: Graph, coreset: GraphCoreset, k: int, n_init: int, ge
     similarities *= root
     vectors = leading_vectors(similarities, min(k, len(weights)), generator)
     points = np.ascontiguousarray(vectors * root[:, np.newaxis], dtype=np.float64)
-    return plain_k_means(
-        points, np.maximum(degrees.astype(np.float64), 0.0) + 1e-9 * weights, k, generator, runs=n_init
-    )
+    masses = np.maximum(degrees.astype(np.float64), 0.0) + 1e-9 * weights
+    start = _nearest(points, points[_spread_rows(vectors, k)])
+    return plain_k_means(points, masses, k, generator, runs=n_init, start=start)
+
+
+def _spread_rows(vectors: Singles, k: int) -> Indices:
+    """Rows that are as orthogonal to each other as can be, by pivoted QR: one of each cluster where these are clear."""
+    left = np.array(vectors, dtype=np.float64)
+    rows = np.empty(k, dtype=np.int64)
+    for c in range(k):
+        lengths = np.square(left).sum(axis=1)
+        rows[c] = np.argmax(lengths)
+        direction = left[rows[c]] / np.sqrt(max(lengths[rows[c]], np.finfo(float).tiny))
+        left -= np.outer(left @ direction, direction)
+    return rows
+
+
+def _nearest(points: Floats, centers: Floats) -> Labels:
+    away = np.square(centers).sum(axis=1) - 2.0 * points @ centers.T
+    labels: Labels = away.argmin(axis=1).astype(np.int32)
+    return labels
 
 
 def coreset_similarities(graph: Graph, coreset: GraphCoreset) -> Singles:

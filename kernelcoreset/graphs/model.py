@@ -30,6 +30,8 @@ _FORMAT_VERSION = 1
 _ABOUT, _NODES = GRAPH_FILES = ("model.json", "nodes.parquet")
 # Sweeps end when fewer than this share of the nodes moved.
 _AT_REST = 1e-3
+# Up to so many nodes a sweep looks at all of them: clusters whose volume has changed may draw nodes from anywhere.
+_SWEPT_WHOLE = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,13 +208,25 @@ def _fit(
         # Worse than chance: the sides of a (nearly) bipartite graph. A last step that is half a stay is blind to them.
         coreset, labels, volumes, inner = _start(graph, k, size, n_init, generator, lazy=True)
     sweeps, moved = 0, graph.n
+    waiting = np.ones(graph.n, dtype=np.bool_)
     while sweeps < max_iter and moved > _AT_REST * graph.n:
-        moved = improve(graph.rows, graph.degrees, labels, volumes, inner)
+        if graph.n <= _SWEPT_WHOLE:
+            waiting[:] = True
+        moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting)
         sweeps += 1
-    fill_components(graph.rows, graph.degrees, labels, volumes)
-    labels = _numbered(labels, volumes)
-    volumes, inner = measure(graph.rows, graph.degrees, labels, k)
-    return GraphModel(labels, volumes, inner, coreset.nodes, coreset.weights, coreset.hops, graph.shift, sweeps)
+    fill_components(graph.rows, graph.degrees, labels, volumes, inner)
+    order = _by_volume(labels, volumes)
+    place = np.append(np.argsort(order), UNLABELLED).astype(np.int32)  # the last serves the label -1
+    return GraphModel(
+        place[labels],
+        volumes[order],
+        inner[order],
+        coreset.nodes,
+        coreset.weights,
+        coreset.hops,
+        graph.shift,
+        sweeps,
+    )
 
 
 def _start(
@@ -240,11 +254,7 @@ def _fill_empty(graph: Graph, labels: Labels, k: int) -> None:
         counts[empty] = 1
 
 
-def _numbered(labels: Labels, volumes: Floats) -> Labels:
-    """The same clusters in the order of falling volume, equal ones by their first node."""
+def _by_volume(labels: Labels, volumes: Floats) -> Indices:
+    """The clusters in the order of falling volume, equal ones by their first node."""
     _, first = np.unique(labels[labels >= 0], return_index=True)
-    order = np.lexsort((first, -np.round(volumes / volumes.sum(), 12)))
-    place = np.empty(len(volumes) + 1, dtype=np.int32)
-    place[order] = np.arange(len(volumes), dtype=np.int32)
-    place[-1] = UNLABELLED
-    return place[labels]
+    return np.lexsort((first, -np.round(volumes / volumes.sum(), 12)))

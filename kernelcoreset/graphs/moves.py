@@ -6,6 +6,7 @@ A node costs its degree. Everything here assumes a valid symmetric graph and own
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Rows
 from kernelcoreset.kernels.tiles import Floats, compiled
@@ -63,17 +64,23 @@ def _best_cluster(
 
 
 @compiled()
-def improve(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats, inner: Floats) -> int:
+def improve(
+    rows: Rows, degrees: Floats, labels: Labels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_]
+) -> int:
     """One sweep of single moves, each to where sum_c inner_c / volume_c rises most: k minus the normalized cut.
 
     These are the exact moves of weighted kernel k-means; a diagonal shift of the kernel adds the same to every
     partition and so plays no part. A node without a label joins the best cluster among its neighbours'. A cluster's
-    last node stays. Returns the number of nodes that moved.
+    last node stays. Only nodes that are `waiting` are looked at; those with a neighbour that moved wait for the next
+    sweep. Returns the number of nodes that moved.
     """
     shared = np.zeros(len(volumes))
     seen = np.empty(len(volumes), dtype=np.int64)
     moved = 0
     for i in range(len(degrees)):
+        if not waiting[i]:
+            continue
+        waiting[i] = False
         degree, own = degrees[i], labels[i]
         count, loop = _tally(rows, i, i, labels, shared, seen)
         best, gain = _best_cluster(seen[:count], shared, degree, loop, volumes, inner, own)
@@ -91,6 +98,8 @@ def improve(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats, inner:
             volumes[best] += degree
             labels[i] = best
             moved += 1
+            for e in range(rows.starts[i], rows.starts[i + 1]):
+                waiting[rows.indices[e]] = True
         for q in range(count):
             shared[seen[q]] = 0.0
     return moved
@@ -111,7 +120,7 @@ def label_new(rows: Rows, sums: Floats, labels: Labels, volumes: Floats, inner: 
 
 
 @compiled()
-def fill_components(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats) -> int:
+def fill_components(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats, inner: Floats) -> int:
     """Give every component without any label to the cluster of least volume, as a whole; return their number."""
     stack = np.empty(len(labels), dtype=np.int32)
     count = 0
@@ -125,6 +134,7 @@ def fill_components(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats
             height -= 1
             i = stack[height]
             volumes[target] += degrees[i]
+            inner[target] += degrees[i]  # all its edges stay in the component
             for e in range(rows.starts[i], rows.starts[i + 1]):
                 j = rows.indices[e]
                 if labels[j] < 0 and rows.data[e] > 0.0:

@@ -23,8 +23,8 @@ from kernelcoreset.graphs.graph import Graph
 from kernelcoreset.graphs.model import GraphModel, fit_graph
 from kernelcoreset.spark.columns import quoted
 
-BYTES_PER_EDGE = 120
-"""Memory of the driver's Python that an edge takes at the most, on the way from Spark to compressed rows."""
+BYTES_PER_EDGE = 160
+"""Bytes of the driver's Python that an edge takes on its way to compressed rows; ids that are texts come on top."""
 MOST_EDGES = 50_000_000
 """Rows of edges gathered on the driver at most, unless more are allowed."""
 

@@ -1,6 +1,10 @@
 """Graphs on Spark: the same clusters as the numpy face, by long and by text ids, and the job."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -96,6 +100,33 @@ def test_too_many_edges_for_the_driver_are_refused_before_they_are_gathered(spar
 def test_columns_of_a_wrong_kind_are_refused(spark, schema, columns, message):
     with pytest.raises(SettingError, match=message):
         cluster_graph(spark.createDataFrame([], schema), 2, columns)
+
+
+ON_CONNECT = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+from kernelcoreset.spark.graph import EdgeColumns, cluster_graph
+edges = spark.read.parquet("edges.parquet")
+found = cluster_graph(edges, 3, EdgeColumns(weight="weight"))
+old = found.labels.toArrow().sort_by("node")["prediction"].to_pylist()
+new = found.predict(edges.limit(100), EdgeColumns(weight="weight")).count()
+print(type(spark).__module__, old, new > 0, sep="|")
+spark.stop()
+"""
+
+
+def test_spark_connect_gives_the_same(edges, tmp_path):
+    """A session of its own kind, in a process of its own."""
+    pq.write_table(table_of(edges), tmp_path / "edges.parquet")
+    root = str(Path(__file__).parents[2])
+    # SPARK_TESTING lets the Connect server take any free port: the usual one may be taken.
+    environment = os.environ | {"PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable, "SPARK_TESTING": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", ON_CONNECT], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    expected = fit_graph(Graph.from_edges(*edges), K).labels.tolist()
+    assert done.stdout.splitlines()[-1] == f"pyspark.sql.connect.session|{expected}|True"
 
 
 JOB = """

@@ -206,7 +206,8 @@ def test_a_sweep_makes_the_moves_of_the_twin(seed):
     labels[:4] = range(4)
     expected = naive_graph.improve(matrix, labels, 4)
     volumes, inner = measure(graph.rows, graph.degrees, labels, 4)
-    moved = improve(graph.rows, graph.degrees, labels, volumes, inner)
+    waiting = np.ones(30, dtype=bool)
+    moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting)
     np.testing.assert_array_equal(labels, expected)
     assert moved > 0
     again = measure(graph.rows, graph.degrees, labels, 4)
