@@ -1,6 +1,6 @@
 """The command line that all jobs share, and the jobs themselves: settings in, pipeline calls, exit code out.
 
-`jobs/*.py` and the console entry points (`kernelcoreset-run`, ...) call the same four functions at the end.
+`jobs/*.py` and the console entry points (`kernelcoreset-run`, ...) call the same functions at the end.
 pyspark is imported only once the settings are known to be good, through `kernelcoreset.spark`.
 """
 
@@ -21,9 +21,9 @@ import pyarrow as pa
 import kernelcoreset
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import DataError, FormatError, KernelCoresetError, KernelError, SettingError
-from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
 from kernelcoreset.settings import Settings
+from kernelcoreset.spectral import load_model
 
 DONE, FAILED, BAD_SETTINGS, BAD_DATA, BAD_ENVIRONMENT = 0, 1, 2, 3, 4
 
@@ -253,7 +253,7 @@ def _assign_work(settings: Settings, record: RunRecord) -> None:
     from kernelcoreset.spark import pipeline
     from kernelcoreset.spark.session import open_session
 
-    model = KernelKMeansModel.load(str(settings.cluster.model_path))
+    model = load_model(str(settings.cluster.model_path))
     with open_session(settings, record.stage("session")) as spark, record.stage("assign"):
         pipeline.assign(spark, model, settings, record)
 
@@ -268,6 +268,22 @@ def _run_work(settings: Settings, record: RunRecord) -> None:
             coreset = pipeline.build(spark, settings, record)
         with record.stage("cluster"):
             model = pipeline.cluster(coreset, settings, record)
+        with record.stage("assign"):
+            pipeline.assign(spark, model, settings, record)
+
+
+def _spectral_work(settings: Settings, record: RunRecord) -> None:
+    from kernelcoreset.spark import pipeline
+    from kernelcoreset.spark.session import open_session
+
+    with open_session(settings, record.stage("session")) as spark:
+        pipeline.check(spark, settings)
+        with record.stage("degrees"):
+            degrees = pipeline.degrees(spark, settings, record)
+        with record.stage("build"):
+            coreset = pipeline.build(spark, settings, record, degrees)
+        with record.stage("cluster"):
+            model = pipeline.cut(coreset, settings, record, degrees)
         with record.stage("assign"):
             pipeline.assign(spark, model, settings, record)
 
@@ -334,6 +350,14 @@ RUN = Job(
     _spark_plan,
     needs=(_OUTPUT,),
 )
+SPECTRAL = Job(
+    "spectral",
+    "Spectral clustering of all rows: degrees from a sample, a coreset of the normalized kernel, its best cut, and a "
+    "label for every row. With cluster.model_path the model is kept, and assign labels new rows with it.",
+    _spectral_work,
+    _spark_plan,
+    needs=(_OUTPUT,),
+)
 
 GRAPH = Job(
     "graph",
@@ -368,3 +392,8 @@ def graph_main(argv: Sequence[str] | None = None) -> int:
 def run_main(argv: Sequence[str] | None = None) -> int:
     """Run all three jobs in one."""
     return run_job(RUN, argv)
+
+
+def spectral_main(argv: Sequence[str] | None = None) -> int:
+    """Run spectral clustering of all rows."""
+    return run_job(SPECTRAL, argv)

@@ -178,6 +178,22 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True)
+class SpectralSettings:
+    """[spectral]: what spectral clustering needs besides.
+
+    Parameters
+    ----------
+    degree_sample : int
+        Rows that degrees are estimated from, at least 2.
+    """
+
+    degree_sample: int = 1000
+
+    def __post_init__(self) -> None:
+        check_count("spectral.degree_sample", self.degree_sample, least=2)
+
+
+@dataclass(frozen=True)
 class GraphSettings:
     """[graph]: the rows are the edges of a graph, whose nodes are clustered. Weights are `input.weight_col`.
 

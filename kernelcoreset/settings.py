@@ -27,6 +27,7 @@ from kernelcoreset.sections import (
     OutputSettings,
     RunSettings,
     SparkSettings,
+    SpectralSettings,
     scheme_of,
 )
 
@@ -93,6 +94,7 @@ class Settings:
     kernel: KernelSettings
     coreset: CoresetSettings
     cluster: ClusterSettings
+    spectral: SpectralSettings
     graph: GraphSettings
     output: OutputSettings
     certificate: CertificateSettings
@@ -141,6 +143,7 @@ class Settings:
             kernel=KernelSettings(tables["kernel"]),
             coreset=coreset,
             cluster=_section(ClusterSettings, "cluster", tables, k=coreset.k),
+            spectral=_section(SpectralSettings, "spectral", tables),
             graph=_section(GraphSettings, "graph", tables),
             output=_section(OutputSettings, "output", tables),
             certificate=_section(CertificateSettings, "certificate", tables, seed=coreset.seed),

@@ -6,25 +6,28 @@ import os
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.choosing import choose_sigma
 from kernelcoreset.coreset import Coreset
+from kernelcoreset.degrees import Degrees
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.kernels import Normalized
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct
-from kernelcoreset.spark.columns import BatchReader, layout_of, quoted, selection, why_bad, with_dimension
+from kernelcoreset.spark.columns import layout_of, quoted, why_bad, with_dimension
+from kernelcoreset.spark.degrees import sample_degrees, sample_rows
 from kernelcoreset.spark.labels import LabelSettings, refuse_taken
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.output import check_output, write_output
 from kernelcoreset.spark.source import read_input
 from kernelcoreset.spark.summary import make_probe, observed_labels, read_summary
+from kernelcoreset.spectral import SpectralModel
 
 _SIGMA_SAMPLE = 2_000
 _REASON = "reason"
@@ -94,10 +97,27 @@ def check(spark: SparkSession, settings: Settings) -> None:
         raise SettingError(f"Column {_REASON} is there already: quarantined rows need that name. Rename it.")
 
 
-def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset:
-    """Read all rows once and return their coreset; bad rows by the policy of the settings."""
+def degrees(spark: SparkSession, settings: Settings, record: RunRecord) -> Degrees:
+    """Return what gives every row its degree, from a uniform sample of the rows."""
+    if settings.coreset.z != 2.0:
+        raise SettingError(f"`coreset.z` must be 2 for spectral clustering; got {settings.coreset.z:g}. Leave it out.")
     data = Input(spark, settings)
-    kernel = _kernel(data, settings)
+    layout = with_dimension(data.frame, data.layout)
+    # The footers of the files know the number of rows; bad rows among them make the least degree a little smaller.
+    total = None if layout.weight_col or not data.runs else float(sum(run.rows for run in data.runs))
+    place = _place(data, settings)
+    found = sample_degrees(data.frame, layout, _kernel(data, settings), settings.spectral.degree_sample, place, total)
+    record.add(degree_sample=len(found.points))
+    return found
+
+
+def build(spark: SparkSession, settings: Settings, record: RunRecord, degrees: Degrees | None = None) -> Coreset:
+    """Read all rows once and return their coreset; bad rows by the policy of the settings.
+
+    With degrees it is a coreset of the normalized kernel, for spectral clustering.
+    """
+    data = Input(spark, settings)
+    kernel = _kernel(data, settings) if degrees is None else Normalized(degrees.kernel)
     record.add(kernel=repr(kernel))
     leaf_settings = LeafSettings(
         k=settings.coreset.k,
@@ -107,6 +127,7 @@ def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset
         seed=settings.coreset.seed,
         leaf_size=settings.coreset.leaf_size or 4 * settings.coreset.coreset_size,
         layout=with_dimension(data.frame, data.layout),
+        degrees=degrees,
     )
     with record.stage("leaves"):
         found = _leaves(data, leaf_settings)
@@ -142,14 +163,32 @@ def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKM
     return model
 
 
-def assign(spark: SparkSession, model: KernelKMeansModel, settings: Settings, record: RunRecord) -> None:
+def cut(coreset: Coreset, settings: Settings, record: RunRecord, degrees: Degrees) -> SpectralModel:
+    """Return the spectral clustering of a coreset of the normalized kernel; no rows are read."""
+    wanted = settings.cluster
+    model = SpectralModel.fit_coreset(
+        coreset, wanted.k, degrees, n_init=wanted.n_init, max_iter=wanted.max_iter, seed=settings.coreset.seed
+    )
+    record.add(normalized_cut=model.normalized_cut)
+    if wanted.model_path is not None:
+        model.save(wanted.model_path, overwrite=True)
+        record.add(model=wanted.model_path)
+    return model
+
+
+def assign(
+    spark: SparkSession, model: KernelKMeansModel | SpectralModel, settings: Settings, record: RunRecord
+) -> None:
     """Label every row, write the result, and measure the solution on all rows in the same pass."""
+    own_degrees = model.degrees if isinstance(model, SpectralModel) else None
+    model = model.clustering if isinstance(model, SpectralModel) else model
     check(spark, settings)
     data = Input(spark, settings)
     bad_rows, output = settings.input.bad_rows, settings.output
     frame = data.frame
     if bad_rows == "quarantine":
-        reason = why_bad(frame, replace(data.layout, dimension=model.coreset.points.shape[1]))
+        dimension = model.coreset.points.shape[1] - (own_degrees is not None)
+        reason = why_bad(frame, replace(data.layout, dimension=dimension))
         bad = frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
         bad.write.mode("overwrite").parquet(str(settings.input.quarantine_path))
     label_settings = LabelSettings(
@@ -160,15 +199,21 @@ def assign(spark: SparkSession, model: KernelKMeansModel, settings: Settings, re
         distance_col=output.distance_col,
         margin_col=output.margin_col,
         drop_bad_rows=bad_rows != "fail",
+        degrees=own_degrees,
     )
     wanted = settings.certificate
-    probe = make_probe(model, settings.input.weight_col is not None, wanted.center_sets, wanted.fraction, wanted.seed)
+    # A spectral model was solved with degrees of its own: its cost is not to be compared with that of the rows.
+    center_sets = wanted.center_sets if own_degrees is None else 0
+    probe = make_probe(model, settings.input.weight_col is not None, center_sets, wanted.fraction, wanted.seed)
     labelled, observation = observed_labels(frame, label_settings, probe)
     if output.columns:
         labelled = labelled.select(*[quoted(name) for name in (*output.columns, *output.new_columns)])
     with record.stage("write"):
         write_output(labelled, output)
-    record.add(**asdict(read_summary(observation, model, probe)), output=output.path or output.table)
+    found = asdict(read_summary(observation, model, probe))
+    if own_degrees is not None:  # costs of the normalized kernel say little by themselves; the cut is told already
+        found = {name: found[name] for name in ("rows", "bad_rows", "cluster_sizes", "n_iter")}
+    record.add(**found, output=output.path or output.table)
 
 
 def _leaves(data: Input, settings: LeafSettings) -> Leaves:
@@ -185,16 +230,14 @@ def _kernel(data: Input, settings: Settings) -> Kernel:
     if rule is None:
         return settings.kernel.build()
     layout = replace(with_dimension(data.frame, data.layout), weight_col=None, id_col=None)
+    points, _ = sample_rows(data.frame, layout, _SIGMA_SAMPLE, _place(data, settings))
+    if not len(points):
+        raise DataError("`kernel.sigma` cannot be chosen: there is no row that can be used.")
+    return settings.kernel.build(sigma=choose_sigma(points, rule, seed=settings.coreset.seed))
+
+
+def _place(data: Input, settings: Settings) -> Column:
+    """A random order of the rows, by the seed alone."""
     seed = settings.coreset.seed
     # Random by where a row stands in its file, so that the direct scan stays the same at any layout of partitions.
-    place = F.xxhash64(F.lit(seed), "_metadata.file_name", "_metadata.row_index") if data.runs else F.rand(seed)
-    placed = data.frame.select(*selection(data.frame, layout), place.alias("place"))
-    sample = placed.orderBy("place").limit(_SIGMA_SAMPLE).drop("place").toArrow()
-    reader = BatchReader(layout)
-    points = []
-    for batch in sample.to_batches():
-        found, _, good = reader.read(batch.columns)
-        points.append(found.T if good is None else found.T[good])
-    if not sum(map(len, points)):
-        raise DataError("`kernel.sigma` cannot be chosen: there is no row that can be used.")
-    return settings.kernel.build(sigma=choose_sigma(np.concatenate(points), rule, seed=seed))
+    return F.xxhash64(F.lit(seed), "_metadata.file_name", "_metadata.row_index") if data.runs else F.rand(seed)
