@@ -22,6 +22,9 @@ from kernelcoreset.sampling import merge_picks, pick_evenly, sensitivities
 from kernelcoreset.seeding import Seeding
 from kernelcoreset.solve import plain_k_means
 
+MOST_DRAWN = 20_000
+"""Coreset nodes at most: the matrix of all their pairs takes 1.6 GB then."""
+
 _PIVOTS_PER_CLUSTER = 4
 _LEAST_SIZE, _LEAST_PER_CLUSTER, _MOST_SIZE = 500, 20, 4_000
 # A node should be reached by more walks than one, and a walk should meet this many others: random graphs show their
@@ -87,7 +90,7 @@ def plan_walks(graph: Graph, k: int, size: int | None, generator: np.random.Gene
     """Return the size of the coreset and the number of steps, from the reach of a few walks."""
     there = np.flatnonzero(graph.degrees)
     probes = generator.choice(there, size=min(_PROBED, len(there)), replace=False)
-    least = max(_LEAST_SIZE, _LEAST_PER_CLUSTER * k)
+    least = min(max(_LEAST_SIZE, _LEAST_PER_CLUSTER * k), MOST_DRAWN)
     most = max(_MOST_SIZE, least)
     chosen, covered = (0, 0), 0.0
     for hops in range(1, _MOST_HOPS + 1):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Rows
+from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Rows, ShortLabels
 from kernelcoreset.kernels.tiles import Floats, compiled
 
 # A gain below this is rounding.
@@ -16,7 +16,7 @@ _ROUNDING = 1e-12
 
 
 @compiled()
-def measure(rows: Rows, degrees: Floats, labels: Labels, k: int) -> tuple[Floats, Floats]:
+def measure(rows: Rows, degrees: Floats, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
     """Volume and inner weight of every cluster: the sums of degrees, and of all entries with both ends in it."""
     volumes, inner = np.zeros(k), np.zeros(k)
     for i in range(len(degrees)):
@@ -31,7 +31,7 @@ def measure(rows: Rows, degrees: Floats, labels: Labels, k: int) -> tuple[Floats
 
 
 @compiled()
-def _tally(rows: Rows, i: int, skipped: int, labels: Labels, shared: Floats, seen: Indices) -> tuple[int, float]:
+def _tally(rows: Rows, i: int, skipped: int, labels: ShortLabels, shared: Floats, seen: Indices) -> tuple[int, float]:
     """Weight that row i shares with each cluster, in `shared`; how many are `seen`; the weight to the skipped node."""
     count = 0
     apart = 0.0
@@ -65,7 +65,7 @@ def _best_cluster(
 
 @compiled()
 def improve(
-    rows: Rows, degrees: Floats, labels: Labels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_]
+    rows: Rows, degrees: Floats, labels: ShortLabels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_]
 ) -> int:
     """One sweep of single moves, each to where sum_c inner_c / volume_c rises most: k minus the normalized cut.
 
@@ -106,7 +106,7 @@ def improve(
 
 
 @compiled()
-def label_new(rows: Rows, sums: Floats, labels: Labels, volumes: Floats, inner: Floats) -> Labels:
+def label_new(rows: Rows, sums: Floats, labels: ShortLabels, volumes: Floats, inner: Floats) -> Labels:
     """The best cluster for each row of edges to known nodes; -1 for a row without any."""
     found = np.empty(len(sums), dtype=np.int32)
     shared = np.zeros(len(volumes))
@@ -120,7 +120,7 @@ def label_new(rows: Rows, sums: Floats, labels: Labels, volumes: Floats, inner: 
 
 
 @compiled()
-def fill_components(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats, inner: Floats) -> int:
+def fill_components(rows: Rows, degrees: Floats, labels: ShortLabels, volumes: Floats, inner: Floats) -> int:
     """Give every component without any label to the cluster of least volume, as a whole; return their number."""
     stack = np.empty(len(labels), dtype=np.int32)
     count = 0
