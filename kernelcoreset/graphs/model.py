@@ -214,9 +214,9 @@ def _fit(
     sweeps, moved = 0, graph.n
     waiting = np.ones(graph.n, dtype=np.bool_)
     while sweeps < max_iter and moved > _AT_REST * graph.n:
-        if graph.n <= _SWEPT_WHOLE:
-            waiting[:] = True
-        moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting)
+        # The first sweep moves about half of the nodes: then nearly all would wait, and saying so is not worth it.
+        whole = sweeps == 0 or graph.n <= _SWEPT_WHOLE
+        moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting, whole)
         sweeps += 1
     fill_components(graph.rows, graph.degrees, labels, volumes, inner)
     order = _by_volume(labels, volumes)

@@ -64,15 +64,27 @@ def _best_cluster(
 
 
 @compiled()
+def _wake(rows: Rows, i: int, waiting: NDArray[np.bool_]) -> None:
+    for e in range(rows.starts[i], rows.starts[i + 1]):
+        waiting[rows.indices[e]] = True
+
+
+@compiled()
 def improve(
-    rows: Rows, degrees: Floats, labels: ShortLabels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_]
+    rows: Rows,
+    degrees: Floats,
+    labels: ShortLabels,
+    volumes: Floats,
+    inner: Floats,
+    waiting: NDArray[np.bool_],
+    whole: bool,
 ) -> int:
     """One sweep of single moves, each to where sum_c inner_c / volume_c rises most: k minus the normalized cut.
 
     These are the exact moves of weighted kernel k-means; a diagonal shift of the kernel adds the same to every
     partition and so plays no part. A node without a label joins the best cluster among its neighbours'. A cluster's
-    last node stays. Only nodes that are `waiting` are looked at; those with a neighbour that moved wait for the next
-    sweep. Returns the number of nodes that moved.
+    last node stays. Only nodes that are `waiting` are looked at; all go on waiting if the sweep is `whole`, else the
+    neighbours of those that move. Returns the number of nodes that moved.
     """
     shared = np.zeros(len(volumes))
     seen = np.empty(len(volumes), dtype=np.int64)
@@ -80,7 +92,7 @@ def improve(
     for i in range(len(degrees)):
         if not waiting[i]:
             continue
-        waiting[i] = False
+        waiting[i] = whole
         degree, own = degrees[i], labels[i]
         count, loop = _tally(rows, i, i, labels, shared, seen)
         best, gain = _best_cluster(seen[:count], shared, degree, loop, volumes, inner, own)
@@ -98,8 +110,8 @@ def improve(
             volumes[best] += degree
             labels[i] = best
             moved += 1
-            for e in range(rows.starts[i], rows.starts[i + 1]):
-                waiting[rows.indices[e]] = True
+            if not whole:
+                _wake(rows, i, waiting)
         for q in range(count):
             shared[seen[q]] = 0.0
     return moved

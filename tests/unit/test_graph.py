@@ -209,21 +209,26 @@ def test_walks_meet_by_the_diffused_kernel_of_the_twin(hops, lazy):
     np.testing.assert_allclose(similarities, expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_sweep_makes_the_moves_of_the_twin(seed):
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sweep_makes_the_moves_of_the_twin(seed, whole):
     matrix = random_matrix(30, 0.2, seed)
     graph = Graph.from_matrix(matrix)
     labels = np.random.default_rng(seed).integers(-1, 4, 30).astype(np.int16)
     labels[:4] = range(4)
-    expected = naive_graph.improve(matrix, labels, 4)
+    before, expected = labels.copy(), naive_graph.improve(matrix, labels, 4)
     volumes, inner = measure(graph.rows, graph.degrees, labels, 4)
     waiting = np.ones(30, dtype=bool)
-    moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting)
+    moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting, whole)
     np.testing.assert_array_equal(labels, expected)
     assert moved > 0
     again = measure(graph.rows, graph.degrees, labels, 4)
     np.testing.assert_allclose(volumes, again[0])
     np.testing.assert_allclose(inner, again[1], atol=1e-12)
+    # The last that moved leaves the neighbours passed already waiting; in a whole sweep all wait on.
+    last = int(np.flatnonzero(before != labels)[-1])
+    assert waiting.all() if whole else waiting[:last][matrix[last, :last] > 0].all()
+    assert whole or not waiting.all()
 
 
 def test_a_new_node_goes_where_the_twin_sends_it():
