@@ -208,8 +208,9 @@ def _fit(
 ) -> GraphModel:
     """Assumes validated input."""
     coreset, labels, volumes, inner = _start(graph, k, size, n_init, generator, lazy=False)
-    if k > 1 and np.sum(inner / np.maximum(volumes, np.finfo(float).tiny)) < 1.0:
-        # Worse than chance: the sides of a (nearly) bipartite graph. A last step that is half a stay is blind to them.
+    # By chance a cluster's share of inner weight is its share of all volume, the unlabelled nodes' included.
+    if k > 1 and np.sum(inner / volumes) < volumes.sum() / graph.degrees.sum():
+        # Worse: these are the sides of a (nearly) bipartite graph. A last step that is half a stay is blind to them.
         coreset, labels, volumes, inner = _start(graph, k, size, n_init, generator, lazy=True)
     sweeps, moved = 0, graph.n
     waiting = np.ones(graph.n, dtype=np.bool_)
