@@ -21,12 +21,22 @@ from kernelcoreset.checks import (
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import SettingError
 from kernelcoreset.kernels.base import Kernel, check_kernel
-from kernelcoreset.kernels.families import Linear
+from kernelcoreset.kernels.families import Cosine, Exponential, Gaussian, Laplacian, Linear, Matern, Polynomial
 from kernelcoreset.solve import Solution, solve
 
 SIGMA_RULES = ("median", "auto")
 _SAMPLE = 1_000
 _STABLE = 0.9
+_KERNELS: dict[str, Any] = {
+    "gaussian": Gaussian,
+    "exponential": Exponential,
+    "laplacian": Laplacian,
+    "matern": Matern,
+    "polynomial": lambda: Polynomial(degree=2),
+    "linear": Linear,
+    "cosine": Cosine,
+}
+_WITH_SIGMA = ("gaussian", "exponential", "laplacian", "matern")
 
 
 def choose_sigma(points: ArrayLike, rule: str = "median", *, weights: ArrayLike | None = None, seed: int = 0) -> float:
@@ -73,6 +83,19 @@ def choose_sigma(points: ArrayLike, rule: str = "median", *, weights: ArrayLike 
         return median
     widths = median * 2.0 ** np.arange(-4, 2.5, 0.5)
     return float(max(widths, key=lambda width: _weighted_variance(np.exp(-squared / (2 * width**2)), shares)))
+
+
+def chosen_kernel(
+    kernel: Kernel | str, sigma: float | str, points: Floats, weights: Floats | None, seed: int
+) -> Kernel:
+    """Return the kernel that a user's choice means: an object as it is, or a name with its width chosen."""
+    if not isinstance(kernel, str):
+        return check_kernel(kernel)
+    name = check_choice("kernel", kernel, tuple(_KERNELS))
+    if name not in _WITH_SIGMA:
+        return _KERNELS[name]()  # type: ignore[no-any-return]
+    width = choose_sigma(points, sigma, weights=weights, seed=seed) if isinstance(sigma, str) else sigma
+    return _KERNELS[name](sigma=width)  # type: ignore[no-any-return]
 
 
 def _weighted_median(values: Floats, weights: Floats) -> float:

@@ -1,6 +1,6 @@
 """The command line that all jobs share, and the jobs themselves: settings in, pipeline calls, exit code out.
 
-`jobs/*.py` and the console entry points (`kernelcoreset-run`, ...) call the same four functions at the end.
+`jobs/*.py` and the console entry points (`kernelcoreset-run`, ...) call the same functions at the end.
 pyspark is imported only once the settings are known to be good, through `kernelcoreset.spark`.
 """
 
@@ -21,9 +21,9 @@ import pyarrow as pa
 import kernelcoreset
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import DataError, FormatError, KernelCoresetError, KernelError, SettingError
-from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
 from kernelcoreset.settings import Settings
+from kernelcoreset.spectral import load_model
 
 DONE, FAILED, BAD_SETTINGS, BAD_DATA, BAD_ENVIRONMENT = 0, 1, 2, 3, 4
 
@@ -253,7 +253,7 @@ def _assign_work(settings: Settings, record: RunRecord) -> None:
     from kernelcoreset.spark import pipeline
     from kernelcoreset.spark.session import open_session
 
-    model = KernelKMeansModel.load(str(settings.cluster.model_path))
+    model = load_model(str(settings.cluster.model_path))
     with open_session(settings, record.stage("session")) as spark, record.stage("assign"):
         pipeline.assign(spark, model, settings, record)
 
@@ -288,6 +288,39 @@ def _stream_work(settings: Settings, record: RunRecord) -> None:
 
     with open_session(settings, record.stage("session")) as spark:
         stream(spark, settings, record)
+
+
+def _spectral_work(settings: Settings, record: RunRecord) -> None:
+    from kernelcoreset.spark import pipeline
+    from kernelcoreset.spark.session import open_session
+
+    with open_session(settings, record.stage("session")) as spark:
+        pipeline.check(spark, settings)
+        with record.stage("degrees"):
+            degrees = pipeline.degrees(spark, settings, record)
+        with record.stage("build"):
+            coreset = pipeline.build(spark, settings, record, degrees)
+        with record.stage("cluster"):
+            model = pipeline.cut(coreset, settings, record, degrees)
+        with record.stage("assign"):
+            pipeline.assign(spark, model, settings, record)
+
+
+def _graph_work(settings: Settings, record: RunRecord) -> None:
+    from kernelcoreset.spark import graph_job
+    from kernelcoreset.spark.session import open_session
+
+    with open_session(settings, record.stage("session")) as spark:
+        graph_job.run(spark, settings, record)
+
+
+def _graph_plan(settings: Settings) -> Mapping[str, Any]:
+    from kernelcoreset.spark import graph_job
+    from kernelcoreset.spark.session import open_session
+
+    with open_session(settings) as spark:
+        plan: Mapping[str, Any] = graph_job.plan(spark, settings)
+    return plan
 
 
 def _spark_plan(settings: Settings) -> Mapping[str, Any]:
@@ -351,6 +384,23 @@ RUN = Job(
     _spark_plan,
     needs=(_OUTPUT,),
 )
+SPECTRAL = Job(
+    "spectral",
+    "Spectral clustering of all rows: degrees from a sample, a coreset of the normalized kernel, its best cut, and a "
+    "label for every row. With cluster.model_path the model is kept, and assign labels new rows with it.",
+    _spectral_work,
+    _spark_plan,
+    needs=(_OUTPUT,),
+)
+
+GRAPH = Job(
+    "graph",
+    "Cluster the nodes of a graph by normalized cut: rows are edges (section [graph]), the output is a row a node with "
+    "its cluster. With cluster.model_path the model is kept.",
+    _graph_work,
+    _graph_plan,
+    needs=(_OUTPUT,),
+)
 
 
 UPDATE = Job(
@@ -386,6 +436,11 @@ def assign_main(argv: Sequence[str] | None = None) -> int:
     return run_job(ASSIGN, argv)
 
 
+def graph_main(argv: Sequence[str] | None = None) -> int:
+    """Run the job that clusters the nodes of a graph."""
+    return run_job(GRAPH, argv)
+
+
 def run_main(argv: Sequence[str] | None = None) -> int:
     """Run all three jobs in one."""
     return run_job(RUN, argv)
@@ -399,3 +454,8 @@ def update_main(argv: Sequence[str] | None = None) -> int:
 def stream_main(argv: Sequence[str] | None = None) -> int:
     """Run the job that follows a stream."""
     return run_job(STREAM, argv)
+
+
+def spectral_main(argv: Sequence[str] | None = None) -> int:
+    """Run spectral clustering of all rows."""
+    return run_job(SPECTRAL, argv)

@@ -70,8 +70,9 @@ def normalized_cut(
     Examples
     --------
     >>> from kernelcoreset import Linear, normalized_cut
-    >>> normalized_cut([0, 0, 1], [[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]], kernel=Linear())
-    NormalizedCut(value=0.619047619047619, standard_error=0.0)
+    >>> cut = normalized_cut([0, 0, 1], [[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]], kernel=Linear())
+    >>> round(cut.value, 6), cut.standard_error
+    (0.619048, 0.0)
     """
     if (points is None) == (graph is None):
         raise SettingError("Give either `points` with `kernel`, or `graph`.")

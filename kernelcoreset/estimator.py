@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.build import build_coreset
-from kernelcoreset.checks import Floats, check_choice, check_count
-from kernelcoreset.choosing import choose_sigma
+from kernelcoreset.checks import Floats, check_count
+from kernelcoreset.choosing import chosen_kernel
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import SettingError
-from kernelcoreset.kernels import Cosine, Exponential, Gaussian, Kernel, Laplacian, Linear, Matern, Polynomial
-from kernelcoreset.kernels.base import check_kernel
+from kernelcoreset.kernels import Kernel
 from kernelcoreset.model import KernelKMeansModel
 
 try:
@@ -25,17 +24,6 @@ except ImportError:
     raise ImportError(
         "kernelcoreset's estimators need scikit-learn: pip install 'kernelcoreset[scikit-learn]'."
     ) from None
-
-_KERNELS: dict[str, Any] = {
-    "gaussian": Gaussian,
-    "exponential": Exponential,
-    "laplacian": Laplacian,
-    "matern": Matern,
-    "polynomial": lambda: Polynomial(degree=2),
-    "linear": Linear,
-    "cosine": Cosine,
-}
-_WITH_SIGMA = ("gaussian", "exponential", "laplacian", "matern")
 
 
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -210,16 +198,3 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
 
     def _what_was_seen(self) -> str:
         return f"cost {self.inertia_:.6g} on {len(self.labels_):,} points"
-
-
-def chosen_kernel(
-    kernel: Kernel | str, sigma: float | str, points: Floats, weights: Floats | None, seed: int
-) -> Kernel:
-    """Return the kernel that a user's choice means: an object as it is, or a name with its width chosen."""
-    if not isinstance(kernel, str):
-        return check_kernel(kernel)
-    name = check_choice("kernel", kernel, tuple(_KERNELS))
-    if name not in _WITH_SIGMA:
-        return _KERNELS[name]()  # type: ignore[no-any-return]
-    width = choose_sigma(points, sigma, weights=weights, seed=seed) if isinstance(sigma, str) else sigma
-    return _KERNELS[name](sigma=width)  # type: ignore[no-any-return]

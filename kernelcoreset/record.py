@@ -47,9 +47,10 @@ class RunRecord:
     Notes
     -----
     The summary speaks of these values, where a stage has added them: `rows`, `bad_rows`, `leaves`, `coreset_points`,
-    `coreset_weight`, `kernel` (text), `cost` (on all rows), `coreset_cost`, `cluster_sizes` (rows of each cluster),
-    `outcome` (text), `keys` (counts by name), `moved` (share of the weight), `certificate` (`largest_error`,
-    `center_sets`, `fraction` of the rows, `standard_error`), `coreset`, `model` and `output` (where they are).
+    `coreset_weight`, `kernel` (text), `cost` (on all rows), `coreset_cost`, `normalized_cut`, `cluster_sizes` (rows of
+    each cluster), `outcome` (text), `keys` (counts by name), `moved` (share of the weight), `certificate`
+    (`largest_error`, `center_sets`, `fraction` of the rows, `standard_error`), `coreset`, `model` and `output` (where
+    they are).
 
     Examples
     --------
@@ -135,6 +136,7 @@ class RunRecord:
             "kernel": known.get("kernel"),
             "coreset": _coreset(known),
             "cost": _cost(known),
+            "cut": _cut(known.get("normalized_cut")),
             "clusters": _clusters(known.get("cluster_sizes")),
             "moved": _moved(known.get("moved")),
             "certificate": _certificate(known.get("certificate")),
@@ -179,6 +181,10 @@ def _cost(known: Mapping[str, Any]) -> str | None:
         return f"{cost:.6g} on all rows"
     off = f" ({abs(estimate - cost) / cost:.2%} off)" if cost > 0 else ""
     return f"{cost:.6g} on all rows; the coreset says {estimate:.6g}{off}"
+
+
+def _cut(value: float | None) -> str | None:
+    return None if value is None else f"{value:.6g}, the normalized cut as the coreset estimates it"
 
 
 def _clusters(sizes: list[int] | None) -> str | None:

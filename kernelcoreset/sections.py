@@ -198,6 +198,51 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True)
+class SpectralSettings:
+    """[spectral]: what spectral clustering needs besides.
+
+    Parameters
+    ----------
+    degree_sample : int
+        Rows that degrees are estimated from, at least 2.
+    """
+
+    degree_sample: int = 1000
+
+    def __post_init__(self) -> None:
+        check_count("spectral.degree_sample", self.degree_sample, least=2)
+
+
+@dataclass(frozen=True)
+class GraphSettings:
+    """[graph]: the rows are the edges of a graph, whose nodes are clustered. Weights are `input.weight_col`.
+
+    With this section [kernel] and `input.features` are not needed. `coreset.k` and `coreset.seed` are read; the number
+    of nodes drawn stands here.
+
+    Parameters
+    ----------
+    source_col, target_col : str
+        Columns of node ids, both whole numbers or both texts.
+    coreset_size : int, optional
+        Nodes drawn; by default as many as let walks from them meet.
+    most_edges : int
+        Rows gathered on the driver at most.
+    """
+
+    source_col: str = "src"
+    target_col: str = "dst"
+    coreset_size: int | None = None
+    most_edges: int = 50_000_000
+
+    def __post_init__(self) -> None:
+        check_texts("graph", self, "source_col", "target_col")
+        check_count("graph.most_edges", self.most_edges)
+        if self.coreset_size is not None:
+            check_count("graph.coreset_size", self.coreset_size)
+
+
+@dataclass(frozen=True)
 class OutputSettings:
     """[output]: the rows with their labels. Needed by the jobs that write them: one of `path` and `table`.
 

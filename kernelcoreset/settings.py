@@ -22,10 +22,12 @@ from kernelcoreset.sections import (
     CertificateSettings,
     ClusterSettings,
     CoresetSettings,
+    GraphSettings,
     InputSettings,
     OutputSettings,
     RunSettings,
     SparkSettings,
+    SpectralSettings,
     scheme_of,
 )
 from kernelcoreset.store_sections import StoreSettings, StreamSettings, UpdateSettings
@@ -93,6 +95,8 @@ class Settings:
     kernel: KernelSettings
     coreset: CoresetSettings
     cluster: ClusterSettings
+    spectral: SpectralSettings
+    graph: GraphSettings
     output: OutputSettings
     certificate: CertificateSettings
     store: StoreSettings
@@ -134,6 +138,7 @@ class Settings:
         for name, table in tables.items():
             if not isinstance(table, Mapping):
                 raise SettingError(f"`{name}` must be a section, written [{name}]; got {table!r}.")
+        tables = _with_graph_defaults(tables)
         coreset = _section(CoresetSettings, "coreset", tables)
         if "kernel" not in tables:
             raise SettingError('The section [kernel] is required, such as name = "Gaussian" and sigma = 50.0.')
@@ -142,6 +147,8 @@ class Settings:
             kernel=KernelSettings(tables["kernel"]),
             coreset=coreset,
             cluster=_section(ClusterSettings, "cluster", tables, k=coreset.k),
+            spectral=_section(SpectralSettings, "spectral", tables),
+            graph=_section(GraphSettings, "graph", tables),
             output=_section(OutputSettings, "output", tables),
             certificate=_section(CertificateSettings, "certificate", tables, seed=coreset.seed),
             store=_section(StoreSettings, "store", tables),
@@ -221,6 +228,15 @@ def _section(cls: type[Section], name: str, tables: Mapping[str, Any], **default
         if part.name not in table and part.default is part.default_factory is dataclasses.MISSING:
             raise SettingError(f"`{name}.{part.name}` is required; it is not set.")
     return cls(**table)
+
+
+def _with_graph_defaults(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The tables, and where there is a [graph], what its edges say themselves: the kernel and the columns."""
+    if "graph" not in tables:
+        return tables
+    graph = _section(GraphSettings, "graph", tables)
+    rows = {"features": [graph.source_col, graph.target_col], **tables.get("input", {})}
+    return {"kernel": {"name": "Linear"}, **tables, "input": rows}
 
 
 def _refuse_unknown(what: str, prefix: str, found: Iterable[str], known: Iterable[str]) -> None:

@@ -245,13 +245,21 @@ def _spectral_starts(problem: Problem, k: int, generator: np.random.Generator) -
 
 
 def plain_k_means(
-    points: Floats, weights: Floats, k: int, generator: np.random.Generator, runs: int = _PLAIN_RUNS
+    points: Floats,
+    weights: Floats,
+    k: int,
+    generator: np.random.Generator,
+    runs: int = _PLAIN_RUNS,
+    start: Labels | None = None,
 ) -> Labels:
     """Labels from the best of a few short runs of Lloyd on points that are written out, O(s k) a step."""
     cloud = Cloud(as_columns(points), np.empty(0))
     best, least = np.zeros(len(points), dtype=np.int32), np.inf
-    for _ in range(runs):
-        labels = seed_pivots(Linear(), cloud, weights, k, 2.0, generator).nearest
+    for run in range(runs):
+        if start is not None and run == 0:
+            labels = start
+        else:
+            labels = seed_pivots(Linear(), cloud, weights, k, 2.0, generator).nearest
         for _ in range(_PLAIN_STEPS):
             masses = np.zeros((k, len(labels)))
             masses[labels, np.arange(len(labels))] = weights

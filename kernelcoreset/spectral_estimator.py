@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import check_count
+from kernelcoreset.choosing import chosen_kernel
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.degrees import DEGREE_SAMPLE
 from kernelcoreset.errors import SettingError
-from kernelcoreset.estimator import chosen_kernel
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.spectral import SpectralModel, fit_spectral
 

@@ -7,8 +7,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import Floats, check_count
+from kernelcoreset.choosing import chosen_kernel
 from kernelcoreset.errors import SettingError
-from kernelcoreset.estimator import KernelKMeans, chosen_kernel
+from kernelcoreset.estimator import KernelKMeans
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.tracking import refit_tracked

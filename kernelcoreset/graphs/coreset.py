@@ -22,6 +22,9 @@ from kernelcoreset.sampling import merge_picks, pick_evenly, sensitivities
 from kernelcoreset.seeding import Seeding
 from kernelcoreset.solve import plain_k_means
 
+MOST_DRAWN = 20_000
+"""Coreset nodes at most: the matrix of all their pairs takes 1.6 GB then."""
+
 _PIVOTS_PER_CLUSTER = 4
 _LEAST_SIZE, _LEAST_PER_CLUSTER, _MOST_SIZE = 500, 20, 4_000
 # A node should be reached by more walks than one, and a walk should meet this many others: random graphs show their
@@ -87,7 +90,7 @@ def plan_walks(graph: Graph, k: int, size: int | None, generator: np.random.Gene
     """Return the size of the coreset and the number of steps, from the reach of a few walks."""
     there = np.flatnonzero(graph.degrees)
     probes = generator.choice(there, size=min(_PROBED, len(there)), replace=False)
-    least = max(_LEAST_SIZE, _LEAST_PER_CLUSTER * k)
+    least = min(max(_LEAST_SIZE, _LEAST_PER_CLUSTER * k), MOST_DRAWN)
     most = max(_MOST_SIZE, least)
     chosen, covered = (0, 0), 0.0
     for hops in range(1, _MOST_HOPS + 1):
@@ -131,9 +134,27 @@ def cluster_coreset(graph: Graph, coreset: GraphCoreset, k: int, n_init: int, ge
     similarities *= root
     vectors = leading_vectors(similarities, min(k, len(weights)), generator)
     points = np.ascontiguousarray(vectors * root[:, np.newaxis], dtype=np.float64)
-    return plain_k_means(
-        points, np.maximum(degrees.astype(np.float64), 0.0) + 1e-9 * weights, k, generator, runs=n_init
-    )
+    masses = np.maximum(degrees.astype(np.float64), 0.0) + 1e-9 * weights
+    start = _nearest(points, points[_spread_rows(vectors, k)])
+    return plain_k_means(points, masses, k, generator, runs=n_init, start=start)
+
+
+def _spread_rows(vectors: Singles, k: int) -> Indices:
+    """Rows that are as orthogonal to each other as can be, by pivoted QR: one of each cluster where these are clear."""
+    left = np.array(vectors, dtype=np.float64)
+    rows = np.empty(k, dtype=np.int64)
+    for c in range(k):
+        lengths = np.square(left).sum(axis=1)
+        rows[c] = np.argmax(lengths)
+        direction = left[rows[c]] / np.sqrt(max(lengths[rows[c]], np.finfo(float).tiny))
+        left -= np.outer(left @ direction, direction)
+    return rows
+
+
+def _nearest(points: Floats, centers: Floats) -> Labels:
+    away = np.square(centers).sum(axis=1) - 2.0 * points @ centers.T
+    labels: Labels = away.argmin(axis=1).astype(np.int32)
+    return labels
 
 
 def coreset_similarities(graph: Graph, coreset: GraphCoreset) -> Singles:

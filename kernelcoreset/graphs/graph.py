@@ -18,6 +18,7 @@ from kernelcoreset.graphs.moves import measure
 from kernelcoreset.graphs.rows import Rows
 
 MOST_NODES = 2**31 - 1
+MOST_CLUSTERS = 20_000
 # Entries that differ by less than this share are equal but for rounding.
 _TOLERANCE = 1e-9
 
@@ -172,12 +173,15 @@ def graph_normalized_cut(labels: ArrayLike, graph: Any) -> float:
     """
     graph = Graph.from_matrix(graph)
     found = check_labels(labels, graph)
+    if found.max(initial=-1) > MOST_CLUSTERS:  # few nodes have so many: let the numbers that are used be small
+        found = np.unique(found, return_inverse=True)[1] - int(found.min() < 0)
+    found = found.astype(np.int16)
     volumes, inner = measure(graph.rows, graph.degrees, found, int(found.max(initial=-1)) + 1)
     there = volumes > 0
     return float(np.sum(1.0 - inner[there] / volumes[there]))
 
 
-def check_labels(labels: ArrayLike, graph: Graph) -> NDArray[np.int32]:
+def check_labels(labels: ArrayLike, graph: Graph) -> NDArray[np.int64]:
     """Return a label for every node of the graph."""
     found = np.asarray(labels)
     if found.shape != (graph.n,) or found.dtype.kind not in "iu":
@@ -190,7 +194,9 @@ def check_labels(labels: ArrayLike, graph: Graph) -> NDArray[np.int32]:
         raise DataError(
             f"`labels` must be at least 0, or -1 for a node without edges; got {found[first]} for node {first}."
         )
-    return found.astype(np.int32)
+    if len(np.unique(found)) > MOST_CLUSTERS:
+        raise DataError(f"`labels` must name at most {MOST_CLUSTERS:,} clusters; got {len(np.unique(found)):,}.")
+    return found.astype(np.int64)
 
 
 def as_rows(matrix: Any, name: str) -> tuple[Rows, tuple[int, int]]:

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from kernelcoreset.checks import Floats, check_count, check_seed
 from kernelcoreset.errors import DataError, FormatError, SettingError
-from kernelcoreset.graphs.coreset import GraphCoreset, build_graph_coreset, cluster_coreset
+from kernelcoreset.graphs.coreset import MOST_DRAWN, GraphCoreset, build_graph_coreset, cluster_coreset
 from kernelcoreset.graphs.graph import Graph, as_rows, check_rows
 from kernelcoreset.graphs.moves import fill_components, improve, label_new, measure
-from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels
+from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, ShortLabels
 from kernelcoreset.graphs.walks import spread_labels
 from kernelcoreset.model import checksum, read_about, read_folder, write_folder
 
@@ -30,6 +30,8 @@ _FORMAT_VERSION = 1
 _ABOUT, _NODES = GRAPH_FILES = ("model.json", "nodes.parquet")
 # Sweeps end when fewer than this share of the nodes moved.
 _AT_REST = 1e-3
+# Up to so many nodes a sweep looks at all of them: clusters whose volume has changed may draw nodes from anywhere.
+_SWEPT_WHOLE = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,7 @@ class GraphModel:
                 f"`edges` must have a column for each of the {len(self.labels)} fitted nodes; got shape {shape}."
             )
         sums, _, _ = check_rows(rows, shape[1])
-        return np.asarray(label_new(rows, sums, self.labels.copy(), self.volumes.copy(), self.inner.copy()))
+        return np.asarray(label_new(rows, sums, self.labels.astype(np.int16), self.volumes.copy(), self.inner.copy()))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as a folder, model.json and nodes.parquet, nothing pickled; whole or not at all."""
@@ -158,8 +160,8 @@ def fit_graph(
     k : int
         At most the number of nodes with edges.
     size : int, optional
-        Nodes drawn, at least k; by default as many as let their walks meet, 500 to 4,000 (more for more than 25
-        clusters).
+        Nodes drawn, from k to 20,000; by default as many as let their walks meet, 500 to 4,000, and 20 a cluster where
+        there are more than 25.
     n_init : int
         Restarts of k-means in the eigenvectors.
     max_iter : int
@@ -190,10 +192,14 @@ def fit_graph(
     there = int(np.count_nonzero(graph.degrees))
     if there == 0:
         raise DataError(f"The graph has no edges; got {graph!r}.")
+    if k > MOST_DRAWN:
+        raise SettingError(f"`k` must be at most {MOST_DRAWN:,}; got {k:,}. Find components or coarser clusters first.")
     if k > there:
         raise SettingError(f"`k` must be at most the number of nodes with edges ({there}); got {k}.")
     if size is not None:
         size = check_count("size", size, least=k, remedy="Ask for more coreset nodes or fewer clusters.")
+        if size > MOST_DRAWN:
+            raise SettingError(f"`size` must be at most {MOST_DRAWN:,}, for a matrix of all pairs; got {size:,}.")
     return _fit(graph, k, size, n_init, max_iter, np.random.default_rng(seed))
 
 
@@ -202,22 +208,35 @@ def _fit(
 ) -> GraphModel:
     """Assumes validated input."""
     coreset, labels, volumes, inner = _start(graph, k, size, n_init, generator, lazy=False)
-    if k > 1 and np.sum(inner / np.maximum(volumes, np.finfo(float).tiny)) < 1.0:
-        # Worse than chance: the sides of a (nearly) bipartite graph. A last step that is half a stay is blind to them.
+    # By chance a cluster's share of inner weight is its share of all volume, the unlabelled nodes' included.
+    if k > 1 and np.sum(inner / volumes) < volumes.sum() / graph.degrees.sum():
+        # Worse: these are the sides of a (nearly) bipartite graph. A last step that is half a stay is blind to them.
         coreset, labels, volumes, inner = _start(graph, k, size, n_init, generator, lazy=True)
     sweeps, moved = 0, graph.n
+    waiting = np.ones(graph.n, dtype=np.bool_)
     while sweeps < max_iter and moved > _AT_REST * graph.n:
-        moved = improve(graph.rows, graph.degrees, labels, volumes, inner)
+        # The first sweep moves about half of the nodes: then nearly all would wait, and saying so is not worth it.
+        whole = sweeps == 0 or graph.n <= _SWEPT_WHOLE
+        moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting, whole)
         sweeps += 1
-    fill_components(graph.rows, graph.degrees, labels, volumes)
-    labels = _numbered(labels, volumes)
-    volumes, inner = measure(graph.rows, graph.degrees, labels, k)
-    return GraphModel(labels, volumes, inner, coreset.nodes, coreset.weights, coreset.hops, graph.shift, sweeps)
+    fill_components(graph.rows, graph.degrees, labels, volumes, inner)
+    order = _by_volume(labels, volumes)
+    place = np.append(np.argsort(order), UNLABELLED).astype(np.int32)  # the last serves the label -1
+    return GraphModel(
+        place[labels],
+        volumes[order],
+        inner[order],
+        coreset.nodes,
+        coreset.weights,
+        coreset.hops,
+        graph.shift,
+        sweeps,
+    )
 
 
 def _start(
     graph: Graph, k: int, size: int | None, n_init: int, generator: np.random.Generator, *, lazy: bool
-) -> tuple[GraphCoreset, Labels, Floats, Floats]:
+) -> tuple[GraphCoreset, ShortLabels, Floats, Floats]:
     """Coreset, labels as far as its walks reach, volumes and inner weights of the clusters, none of them empty."""
     coreset = build_graph_coreset(graph, k, size, generator, lazy=lazy)
     clusters = cluster_coreset(graph, coreset, k, n_init, generator)
@@ -228,7 +247,7 @@ def _start(
     return coreset, labels, volumes, inner
 
 
-def _fill_empty(graph: Graph, labels: Labels, k: int) -> None:
+def _fill_empty(graph: Graph, labels: ShortLabels, k: int) -> None:
     """Give every empty cluster the node of largest degree among those that are not the last of theirs."""
     counts = np.bincount(labels[labels >= 0], minlength=k)
     for empty in np.flatnonzero(counts == 0):
@@ -240,11 +259,7 @@ def _fill_empty(graph: Graph, labels: Labels, k: int) -> None:
         counts[empty] = 1
 
 
-def _numbered(labels: Labels, volumes: Floats) -> Labels:
-    """The same clusters in the order of falling volume, equal ones by their first node."""
+def _by_volume(labels: ShortLabels, volumes: Floats) -> Indices:
+    """The clusters in the order of falling volume, equal ones by their first node."""
     _, first = np.unique(labels[labels >= 0], return_index=True)
-    order = np.lexsort((first, -np.round(volumes / volumes.sum(), 12)))
-    place = np.empty(len(volumes) + 1, dtype=np.int32)
-    place[order] = np.arange(len(volumes), dtype=np.int32)
-    place[-1] = UNLABELLED
-    return place[labels]
+    return np.lexsort((first, -np.round(volumes / volumes.sum(), 12)))

@@ -6,8 +6,9 @@ A node costs its degree. Everything here assumes a valid symmetric graph and own
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Rows
+from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Rows, ShortLabels
 from kernelcoreset.kernels.tiles import Floats, compiled
 
 # A gain below this is rounding.
@@ -15,7 +16,7 @@ _ROUNDING = 1e-12
 
 
 @compiled()
-def measure(rows: Rows, degrees: Floats, labels: Labels, k: int) -> tuple[Floats, Floats]:
+def measure(rows: Rows, degrees: Floats, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
     """Volume and inner weight of every cluster: the sums of degrees, and of all entries with both ends in it."""
     volumes, inner = np.zeros(k), np.zeros(k)
     for i in range(len(degrees)):
@@ -30,7 +31,7 @@ def measure(rows: Rows, degrees: Floats, labels: Labels, k: int) -> tuple[Floats
 
 
 @compiled()
-def _tally(rows: Rows, i: int, skipped: int, labels: Labels, shared: Floats, seen: Indices) -> tuple[int, float]:
+def _tally(rows: Rows, i: int, skipped: int, labels: ShortLabels, shared: Floats, seen: Indices) -> tuple[int, float]:
     """Weight that row i shares with each cluster, in `shared`; how many are `seen`; the weight to the skipped node."""
     count = 0
     apart = 0.0
@@ -63,17 +64,35 @@ def _best_cluster(
 
 
 @compiled()
-def improve(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats, inner: Floats) -> int:
+def _wake(rows: Rows, i: int, waiting: NDArray[np.bool_]) -> None:
+    for e in range(rows.starts[i], rows.starts[i + 1]):
+        waiting[rows.indices[e]] = True
+
+
+@compiled()
+def improve(
+    rows: Rows,
+    degrees: Floats,
+    labels: ShortLabels,
+    volumes: Floats,
+    inner: Floats,
+    waiting: NDArray[np.bool_],
+    whole: bool,
+) -> int:
     """One sweep of single moves, each to where sum_c inner_c / volume_c rises most: k minus the normalized cut.
 
     These are the exact moves of weighted kernel k-means; a diagonal shift of the kernel adds the same to every
     partition and so plays no part. A node without a label joins the best cluster among its neighbours'. A cluster's
-    last node stays. Returns the number of nodes that moved.
+    last node stays. Only nodes that are `waiting` are looked at; all go on waiting if the sweep is `whole`, else the
+    neighbours of those that move. Returns the number of nodes that moved.
     """
     shared = np.zeros(len(volumes))
     seen = np.empty(len(volumes), dtype=np.int64)
     moved = 0
     for i in range(len(degrees)):
+        if not waiting[i]:
+            continue
+        waiting[i] = whole
         degree, own = degrees[i], labels[i]
         count, loop = _tally(rows, i, i, labels, shared, seen)
         best, gain = _best_cluster(seen[:count], shared, degree, loop, volumes, inner, own)
@@ -91,13 +110,15 @@ def improve(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats, inner:
             volumes[best] += degree
             labels[i] = best
             moved += 1
+            if not whole:
+                _wake(rows, i, waiting)
         for q in range(count):
             shared[seen[q]] = 0.0
     return moved
 
 
 @compiled()
-def label_new(rows: Rows, sums: Floats, labels: Labels, volumes: Floats, inner: Floats) -> Labels:
+def label_new(rows: Rows, sums: Floats, labels: ShortLabels, volumes: Floats, inner: Floats) -> Labels:
     """The best cluster for each row of edges to known nodes; -1 for a row without any."""
     found = np.empty(len(sums), dtype=np.int32)
     shared = np.zeros(len(volumes))
@@ -111,7 +132,7 @@ def label_new(rows: Rows, sums: Floats, labels: Labels, volumes: Floats, inner: 
 
 
 @compiled()
-def fill_components(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats) -> int:
+def fill_components(rows: Rows, degrees: Floats, labels: ShortLabels, volumes: Floats, inner: Floats) -> int:
     """Give every component without any label to the cluster of least volume, as a whole; return their number."""
     stack = np.empty(len(labels), dtype=np.int32)
     count = 0
@@ -125,6 +146,7 @@ def fill_components(rows: Rows, degrees: Floats, labels: Labels, volumes: Floats
             height -= 1
             i = stack[height]
             volumes[target] += degrees[i]
+            inner[target] += degrees[i]  # all its edges stay in the component
             for e in range(rows.starts[i], rows.starts[i + 1]):
                 j = rows.indices[e]
                 if labels[j] < 0 and rows.data[e] > 0.0:

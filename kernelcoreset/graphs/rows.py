@@ -17,6 +17,7 @@ from kernelcoreset.seeding import pick
 Indices = NDArray[np.int64]
 Nodes = NDArray[np.int32]
 Labels = NDArray[np.int32]
+ShortLabels = NDArray[np.int16]  # while labels are looked up at random, as many as can be should stay in the cache
 
 UNLABELLED = -1
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Nodes, Rows
+from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Nodes, Rows, ShortLabels
 from kernelcoreset.kernels.tiles import Floats, compiled
 
 Singles = NDArray[np.float32]
@@ -114,10 +114,10 @@ def meet(met: Walks, degrees: Floats, similarities: Singles) -> None:
 
 
 @compiled()
-def spread_labels(met: Walks, weights: Floats, clusters: Labels, volumes: Floats) -> Labels:
+def spread_labels(met: Walks, weights: Floats, clusters: Labels, volumes: Floats) -> ShortLabels:
     """The cluster from which most walk mass arrives at each node, relative to its volume; -1 where none arrives."""
     n = len(met.starts) - 1
-    labels = np.full(n, UNLABELLED, dtype=np.int32)
+    labels = np.full(n, UNLABELLED, dtype=np.int16)
     arrived = np.zeros(len(volumes))
     for i in range(n):
         most = 0.0

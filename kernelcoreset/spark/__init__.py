@@ -4,5 +4,6 @@ The DataFrame API alone, so that every line runs on classic Spark, on Spark Conn
 """
 
 from kernelcoreset.spark.estimator import KernelKMeans, KernelKMeansModel
+from kernelcoreset.spark.spectral import SpectralClustering, SpectralClusteringModel
 
-__all__ = ["KernelKMeans", "KernelKMeansModel"]
+__all__ = ["KernelKMeans", "KernelKMeansModel", "SpectralClustering", "SpectralClusteringModel"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pyspark import keyword_only
 from pyspark.ml import Estimator, Model
@@ -193,6 +193,9 @@ class KernelKMeansModel(Model, _Columns, MLReadable, MLWritable):  # type: ignor
     >>> KernelKMeansModel(fitted).localModel.k
     2
     """
+
+    _local_files: ClassVar[tuple[str, ...]] = local.MODEL_FILES
+    _from_files: ClassVar[Any] = local.KernelKMeansModel.from_files
 
     def __init__(self, fitted: local.KernelKMeansModel) -> None:
         super().__init__()

@@ -23,8 +23,10 @@ from kernelcoreset.graphs.graph import Graph
 from kernelcoreset.graphs.model import GraphModel, fit_graph
 from kernelcoreset.spark.columns import quoted
 
+BYTES_PER_EDGE = 160
+"""Bytes of the driver's Python that an edge takes on its way to compressed rows; ids that are texts come on top."""
 MOST_EDGES = 50_000_000
-"""Rows of edges gathered on the driver at most, unless more are allowed: about 120 bytes of its memory each."""
+"""Rows of edges gathered on the driver at most, unless more are allowed."""
 
 _SOURCE, _TARGET, _WEIGHT = "source", "target", "weight"
 
@@ -135,8 +137,8 @@ def cluster_graph(
         raise DataError("The graph has no edges: the input has no rows. Check the filter or the path that made it.")
     if count > most_edges:
         raise DataError(
-            f"The graph has {count:,} edges; at most {most_edges:,} are gathered on the driver, about 120 bytes each. "
-            "Drop light edges or add up duplicates first, or raise most_edges on a driver with the memory."
+            f"The graph has {count:,} edges; at most {most_edges:,} are gathered on the driver, {BYTES_PER_EDGE} bytes "
+            "each. Drop light edges or add up duplicates first, or raise most_edges on a driver with the memory."
         )
     table = edges.toArrow()
     names, source, target = _number_nodes(table[_SOURCE], table[_TARGET])

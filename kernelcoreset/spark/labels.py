@@ -17,6 +17,7 @@ from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, 
 
 from kernelcoreset.centers import Centers, Labels
 from kernelcoreset.certificate import Probe, Tally
+from kernelcoreset.degrees import Degrees
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, quoted
 from kernelcoreset.spark.direct import Run, read_columns, run_tasks, runs_of
@@ -39,6 +40,7 @@ class LabelSettings:
     drop_bad_rows: bool = False
     tally: bool = False
     probe: Probe | None = None
+    degrees: Degrees | None = None  # with them, rows get their degree as one more coordinate
 
     @property
     def new_fields(self) -> list[StructField]:
@@ -58,7 +60,7 @@ def label_rows(frame: DataFrame, settings: LabelSettings, runs: Sequence[Run] | 
     them, with the label -1, to carry its tally: that row is to be dropped too.
     """
     refuse_taken(frame.columns, [field.name for field in settings.new_fields])
-    d = settings.centers.points.shape[1]
+    d = settings.centers.points.shape[1] - (settings.degrees is not None)
     if not settings.layout.is_array and len(settings.layout.features) != d:
         given = f"{len(settings.layout.features)} ({', '.join(settings.layout.features)})"
         raise SettingError(f"The model has {d} features; got {given}. Use the columns it was fitted on, in that order.")
@@ -139,6 +141,8 @@ def _label_batches(
                 continue
             batch = batch.filter(pa.array(good))
             columns, weights = columns[:, good], None if weights is None else weights[good]
+        if settings.degrees is not None:
+            columns, weights = settings.degrees._lift(columns, weights)
         found = settings.centers._label_columns(columns, margins=settings.margin_col is not None)
         if settings.tally:
             tally.add(columns, weights, found.labels, found.distances**settings.z)

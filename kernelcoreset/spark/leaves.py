@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, MapType, StringType, StructField, StructType
 
 from kernelcoreset.coreset import Coreset
+from kernelcoreset.degrees import Degrees
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
@@ -36,6 +37,7 @@ class LeafSettings:
     seed: int
     leaf_size: int
     layout: Layout
+    degrees: Degrees | None = None  # with them, rows get their degree as one more coordinate
 
     def seed_of(self, level: int, place: int) -> int:
         """Return the seed of one reduction: from the settings and where its input stands, never from the attempt.
@@ -47,7 +49,7 @@ class LeafSettings:
     @property
     def leaf_bytes(self) -> int:
         """Size of a full leaf row: coordinates, weights and ids."""
-        return 8 * self.leaf_size * ((self.layout.dimension or 1) + 2)
+        return 8 * self.leaf_size * ((self.layout.dimension or 1) + 2 + (self.degrees is not None))
 
 
 def leaf_schema(id_type: DataType | None) -> StructType:
@@ -121,6 +123,8 @@ class LeafBuilder:
             columns = columns[:, good]
             weights = None if weights is None else weights[good]
             ids = None if ids is None else ids[good]
+        if self.settings.degrees is not None:
+            columns, weights = self.settings.degrees._lift(columns, weights)
         self._tree.add(columns.T, weights, ids)
 
     def row(self, schema: pa.Schema) -> pa.RecordBatch:

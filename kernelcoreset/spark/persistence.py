@@ -13,16 +13,16 @@ from pyarrow import fs
 from pyspark.ml.util import MLReader, MLWriter
 
 from kernelcoreset import __version__
-from kernelcoreset import model as local
 from kernelcoreset.errors import FormatError
 from kernelcoreset.files import open_path
 from kernelcoreset.kernels import Kernel
+from kernelcoreset.model import MODEL_FILES
 
 if TYPE_CHECKING:
     from kernelcoreset.spark.estimator import KernelKMeans, KernelKMeansModel
+    from kernelcoreset.spark.spectral import SpectralClustering
 
 _METADATA = "metadata/part-00000"
-_MODEL_FILES = ("model.json", "coreset.parquet")
 
 
 class _FolderWriter(MLWriter):
@@ -72,11 +72,11 @@ class _FolderWriter(MLWriter):
 
 
 class EstimatorWriter(_FolderWriter):
-    """Writes a `KernelKMeans`: its parameters."""
+    """Writes an estimator: its parameters."""
 
 
 class ModelWriter(_FolderWriter):
-    """Writes a `KernelKMeansModel`: its parameters, and the two files of the numpy face."""
+    """Writes a model: its parameters, and the files of the numpy face."""
 
     def _files(self) -> dict[str, bytes]:
         return self.instance.localModel.to_files()  # type: ignore[no-any-return]
@@ -85,16 +85,16 @@ class ModelWriter(_FolderWriter):
 class EstimatorReader(MLReader):  # type: ignore[type-arg]
     """Reads what `EstimatorWriter` wrote."""
 
-    def __init__(self, cls: type[KernelKMeans]) -> None:
+    def __init__(self, cls: type[KernelKMeans] | type[SpectralClustering]) -> None:
         super().__init__()
         self.cls = cls
 
-    def load(self, path: str) -> KernelKMeans:
+    def load(self, path: str) -> KernelKMeans | SpectralClustering:
         """Return the estimator saved at a path."""
         system, folder = open_path(path)
         if _is_model(system, folder):
-            raise FormatError(f"{path} holds a fitted model: load it with KernelKMeansModel.load.")
-        estimator = self.cls()
+            raise FormatError(f"{path} holds a fitted model: load it with {self.cls.__name__}Model.load.")
+        estimator: KernelKMeans | SpectralClustering = self.cls()
         _set_params(estimator, _read_metadata(system, folder, path), path)
         return estimator
 
@@ -111,12 +111,11 @@ class ModelReader(MLReader):  # type: ignore[type-arg]
         system, folder = open_path(path)
         if system.get_file_info(folder).type == fs.FileType.NotFound:
             raise FileNotFoundError(f"There is no model folder at {path}.")
-        missing = [name for name in _MODEL_FILES if not _is_file(system, f"{folder}/{name}")]
+        names = self.cls._local_files
+        missing = [name for name in names if not _is_file(system, f"{folder}/{name}")]
         if missing:
             raise FormatError(f"{path} is not a whole model: {' and '.join(missing)} missing. Save it again.")
-        model = self.cls(
-            local.KernelKMeansModel.from_files({name: _read(system, f"{folder}/{name}") for name in _MODEL_FILES})
-        )
+        model = self.cls(self.cls._from_files({name: _read(system, f"{folder}/{name}") for name in names}))
         if _is_file(system, f"{folder}/{_METADATA}"):
             _set_params(model, _read_metadata(system, folder, path), path)
         return model
@@ -154,4 +153,4 @@ def _is_file(system: fs.FileSystem, path: str) -> bool:
 
 
 def _is_model(system: fs.FileSystem, folder: str) -> bool:
-    return all(_is_file(system, f"{folder}/{name}") for name in _MODEL_FILES)
+    return all(_is_file(system, f"{folder}/{name}") for name in MODEL_FILES)

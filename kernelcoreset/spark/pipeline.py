@@ -7,27 +7,30 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.certificate import Probe
 from kernelcoreset.choosing import choose_sigma
 from kernelcoreset.coreset import Coreset
+from kernelcoreset.degrees import Degrees
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.kernels import Normalized
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
 from kernelcoreset.sections import InputSettings, OutputSettings
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct
-from kernelcoreset.spark.columns import BatchReader, Layout, layout_of, quoted, selection, why_bad, with_dimension
+from kernelcoreset.spark.columns import Layout, layout_of, quoted, why_bad, with_dimension
+from kernelcoreset.spark.degrees import sample_degrees, sample_rows
 from kernelcoreset.spark.labels import LabelSettings, refuse_taken
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.output import check_output, write_output
 from kernelcoreset.spark.source import read_input
 from kernelcoreset.spark.summary import KernelKMeansSummary, make_probe, observed_labels, read_summary
+from kernelcoreset.spectral import SpectralModel
 
 _SIGMA_SAMPLE = 2_000
 _REASON = "reason"
@@ -119,12 +122,37 @@ def check_columns(there: Sequence[str], output: OutputSettings, wanted_input: In
         raise SettingError(f"Column {_REASON} is there already: quarantined rows need that name. Rename it.")
 
 
-def build(spark: SparkSession, settings: Settings, record: RunRecord) -> Coreset:
-    """Read all rows once and return their coreset; bad rows by the policy of the settings."""
+def degrees(spark: SparkSession, settings: Settings, record: RunRecord) -> Degrees:
+    """Return what gives every row its degree, from a uniform sample of the rows."""
+    if settings.coreset.z != 2.0:
+        raise SettingError(f"`coreset.z` must be 2 for spectral clustering; got {settings.coreset.z:g}. Leave it out.")
     data = Input(spark, settings)
-    kernel = kernel_of(data.frame, data.layout, settings, by_file=data.runs is not None)
+    by_file = data.runs is not None
+    layout = with_dimension(data.frame, data.layout)
+    # The footers of the files know the number of rows; bad rows among them make the least degree a little smaller.
+    total = None if layout.weight_col or not data.runs else float(sum(run.rows for run in data.runs))
+    kernel = kernel_of(data.frame, layout, settings, by_file=by_file)
+    found = sample_degrees(
+        data.frame, layout, kernel, settings.spectral.degree_sample, _place(settings, by_file), total
+    )
+    record.add(degree_sample=len(found.points))
+    return found
+
+
+def build(spark: SparkSession, settings: Settings, record: RunRecord, degrees: Degrees | None = None) -> Coreset:
+    """Read all rows once and return their coreset; bad rows by the policy of the settings.
+
+    With degrees it is a coreset of the normalized kernel, for spectral clustering.
+    """
+    data = Input(spark, settings)
+    kernel = (
+        kernel_of(data.frame, data.layout, settings, by_file=data.runs is not None)
+        if degrees is None
+        else Normalized(degrees.kernel)
+    )
     record.add(kernel=repr(kernel))
     leaf_settings = leaf_settings_of(settings, kernel, with_dimension(data.frame, data.layout))
+    leaf_settings = replace(leaf_settings, degrees=degrees)
     with record.stage("leaves"):
         found = _leaves(data, leaf_settings)
     record.add(rows=found.rows, bad_rows=found.bad.rows, bad_columns=found.bad.counts, leaves=found.leaves)
@@ -173,40 +201,70 @@ def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKM
     return model
 
 
-def assign(spark: SparkSession, model: KernelKMeansModel, settings: Settings, record: RunRecord) -> None:
+def cut(coreset: Coreset, settings: Settings, record: RunRecord, degrees: Degrees) -> SpectralModel:
+    """Return the spectral clustering of a coreset of the normalized kernel; no rows are read."""
+    wanted = settings.cluster
+    model = SpectralModel.fit_coreset(
+        coreset, wanted.k, degrees, n_init=wanted.n_init, max_iter=wanted.max_iter, seed=settings.coreset.seed
+    )
+    record.add(normalized_cut=model.normalized_cut)
+    if wanted.model_path is not None:
+        model.save(wanted.model_path, overwrite=True)
+        record.add(model=wanted.model_path)
+    return model
+
+
+def assign(
+    spark: SparkSession, model: KernelKMeansModel | SpectralModel, settings: Settings, record: RunRecord
+) -> None:
     """Label every row, write the result, and measure the solution on all rows in the same pass."""
     check(spark, settings)
     data = Input(spark, settings)
     if settings.input.bad_rows == "quarantine":
         bad = quarantined(data.frame, data.layout, model)
         bad.write.mode("overwrite").parquet(str(settings.input.quarantine_path))
+    clustering, degrees = _parts_of(model)
     wanted = settings.certificate
-    probe = make_probe(model, settings.input.weight_col is not None, wanted.center_sets, wanted.fraction, wanted.seed)
+    # A spectral model was solved with degrees of its own: its cost is not to be compared with that of the rows.
+    center_sets = wanted.center_sets if degrees is None else 0
+    probe = make_probe(clustering, settings.input.weight_col is not None, center_sets, wanted.fraction, wanted.seed)
     frame = data.needed(settings.output.columns)
     with record.stage("write"):
         summary = label_and_write(
             frame, data.layout, model, settings, settings.output, probe, data.copied_runs_of(frame)
         )
-    record.add(**asdict(summary), output=settings.output.path or settings.output.table)
+    found = asdict(summary)
+    if degrees is not None:  # costs of the normalized kernel say little by themselves; the cut is told already
+        found = {name: found[name] for name in ("rows", "bad_rows", "cluster_sizes", "n_iter")}
+    record.add(**found, output=settings.output.path or settings.output.table)
 
 
-def quarantined(frame: DataFrame, layout: Layout, model: KernelKMeansModel) -> DataFrame:
+def _parts_of(model: KernelKMeansModel | SpectralModel) -> tuple[KernelKMeansModel, Degrees | None]:
+    """The clustering of a model, and what lifts rows to the points it is of."""
+    return (model.clustering, model.degrees) if isinstance(model, SpectralModel) else (model, None)
+
+
+def quarantined(frame: DataFrame, layout: Layout, model: KernelKMeansModel | SpectralModel) -> DataFrame:
     """Return the bad rows of a frame, each with its reason."""
-    reason = why_bad(frame, replace(layout, dimension=model.coreset.points.shape[1]))
+    clustering, degrees = _parts_of(model)
+    dimension = clustering.coreset.points.shape[1] - (degrees is not None)
+    reason = why_bad(frame, replace(layout, dimension=dimension))
     return frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())
 
 
-def label_settings_of(layout: Layout, model: KernelKMeansModel, settings: Settings) -> LabelSettings:
+def label_settings_of(layout: Layout, model: KernelKMeansModel | SpectralModel, settings: Settings) -> LabelSettings:
     """Return what the tasks need to know that label rows."""
     output = settings.output
+    clustering, degrees = _parts_of(model)
     return LabelSettings(
-        model.centers,
-        model.z,
+        clustering.centers,
+        clustering.z,
         layout,
         prediction_col=output.prediction_col,
         distance_col=output.distance_col,
         margin_col=output.margin_col,
         drop_bad_rows=settings.input.bad_rows != "fail",
+        degrees=degrees,
     )
 
 
@@ -220,7 +278,7 @@ def chosen_columns(labelled: DataFrame, output: OutputSettings) -> DataFrame:
 def label_and_write(
     frame: DataFrame,
     layout: Layout,
-    model: KernelKMeansModel,
+    model: KernelKMeansModel | SpectralModel,
     settings: Settings,
     output: OutputSettings,
     probe: Probe | None,
@@ -233,7 +291,7 @@ def label_and_write(
     labelled, observation = observed_labels(frame, label_settings_of(layout, model, settings), probe, runs)
     labelled = chosen_columns(labelled, output)
     write_output(labelled, output)
-    return read_summary(observation, model, probe)
+    return read_summary(observation, _parts_of(model)[0], probe)
 
 
 def _leaves(data: Input, settings: LeafSettings) -> Leaves:
@@ -250,16 +308,14 @@ def kernel_of(frame: DataFrame, layout: Layout, settings: Settings, *, by_file: 
     if rule is None:
         return settings.kernel.build()
     layout = replace(with_dimension(frame, layout), weight_col=None, id_col=None)
+    points, _ = sample_rows(frame, layout, _SIGMA_SAMPLE, _place(settings, by_file))
+    if not len(points):
+        raise DataError("`kernel.sigma` cannot be chosen: there is no row that can be used.")
+    return settings.kernel.build(sigma=choose_sigma(points, rule, seed=settings.coreset.seed))
+
+
+def _place(settings: Settings, by_file: bool) -> Column:
+    """A random order of the rows, by the seed alone."""
     seed = settings.coreset.seed
     # Random by where a row stands in its file, so that the direct scan stays the same at any layout of partitions.
-    place = F.xxhash64(F.lit(seed), "_metadata.file_name", "_metadata.row_index") if by_file else F.rand(seed)
-    placed = frame.select(*selection(frame, layout), place.alias("place"))
-    sample = placed.orderBy("place").limit(_SIGMA_SAMPLE).drop("place").toArrow()
-    reader = BatchReader(layout)
-    points = []
-    for batch in sample.to_batches():
-        found, _, good = reader.read(batch.columns)
-        points.append(found.T if good is None else found.T[good])
-    if not sum(map(len, points)):
-        raise DataError("`kernel.sigma` cannot be chosen: there is no row that can be used.")
-    return settings.kernel.build(sigma=choose_sigma(np.concatenate(points), rule, seed=seed))
+    return F.xxhash64(F.lit(seed), "_metadata.file_name", "_metadata.row_index") if by_file else F.rand(seed)

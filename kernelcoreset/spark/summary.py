@@ -99,7 +99,9 @@ def read_summary(observation: Observation, model: KernelKMeansModel, probe: Prob
 
 def summarize(frame: DataFrame, model: KernelKMeansModel, settings: LabelSettings) -> KernelKMeansSummary:
     """Return the summary of a model on the rows of a frame; nothing is written."""
-    probe = make_probe(model, settings.layout.weight_col is not None)
+    # A spectral model was solved with degrees of its own: its cost is not to be compared with that of the rows.
+    center_sets = _CENTER_SETS if settings.degrees is None else 0
+    probe = make_probe(model, settings.layout.weight_col is not None, center_sets)
     labelled, observation = observed_labels(frame, settings, probe)
     labelled.write.format("noop").mode("overwrite").save()
     return read_summary(observation, model, probe)

@@ -83,11 +83,32 @@ def estimator(spark):
     }
 
 
+def spectral(spark):
+    """Spectral clustering by the job and by the Estimator."""
+    import kernelcoreset as kc
+    from kernelcoreset import cli
+    from kernelcoreset.spark import SpectralClustering, SpectralClusteringModel
+
+    code = cli.spectral_main(["--config", "job.toml", "--set", "kernel.sigma=3.0", "--set", "output.path=spectral"])
+    rows = spark.read.parquet("good.parquet")
+    own = SpectralClustering(k=3, kernel=kc.Gaussian(sigma=3.0), coresetSize=60, nInit=3, inputCols=["x", "y"])
+    model = own.fit(rows)
+    model.write().overwrite().save("saved spectral")
+    return {
+        "code": code,
+        "job": labels_of(spark.read.parquet("spectral")),
+        "labels": labels_of(model.transform(rows)),
+        "loaded": labels_of(SpectralClusteringModel.load("saved spectral").transform(rows)),
+        "sizes": model.summary.cluster_sizes,
+    }
+
+
 def main():
     kind, folder = sys.argv[1:]
     os.chdir(folder)
     spark = open_session(kind)
-    print(json.dumps({"session": type(spark).__module__, "jobs": jobs(spark), "estimator": estimator(spark)}))
+    found = {"jobs": jobs(spark), "estimator": estimator(spark), "spectral": spectral(spark)}
+    print(json.dumps({"session": type(spark).__module__, **found}))
     spark.stop()
 
 

@@ -76,3 +76,12 @@ def test_the_estimator_gives_the_same(both):
     assert own["pipeline"] == own["loaded pipeline"]
     assert sorted(own["summary"][1]) == [200, 200, 200]
     assert set(own["refitted"][0]) == {0, 1}
+
+
+def test_spectral_clustering_gives_the_same(both):
+    classic, connect = both
+    assert classic["spectral"] == connect["spectral"]
+    own = connect["spectral"]
+    assert own["code"] == 0
+    assert own["labels"] == own["loaded"]
+    assert own["sizes"] == [200, 200, 200]

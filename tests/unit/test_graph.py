@@ -142,6 +142,8 @@ def test_bad_graphs_are_refused_with_the_reason(call, message):
         ({"k": 7}, r"nodes with edges \(6\); got 7"),
         ({"k": 0}, "`k` must be at least 1"),
         ({"k": 2, "size": 1}, "`size` must be at least 2"),
+        ({"k": 2, "size": 20_001}, "`size` must be at most 20,000"),
+        ({"k": 20_001}, "`k` must be at most 20,000"),
         ({"k": 2, "n_init": 0}, "`n_init`"),
         ({"k": 2, "seed": -1}, "`seed`"),
     ],
@@ -158,6 +160,15 @@ def test_the_normalized_cut_is_the_twins():
     matrix = random_matrix()
     labels = np.random.default_rng(1).integers(0, 4, len(matrix))
     assert graph_normalized_cut(labels, matrix) == pytest.approx(naive_graph.normalized_cut(labels, matrix))
+
+
+def test_labels_of_any_size_are_taken():
+    matrix = random_matrix()
+    labels = np.random.default_rng(1).integers(0, 4, len(matrix))
+    expected = pytest.approx(graph_normalized_cut(labels, matrix))
+    assert graph_normalized_cut(labels * 1_000_003, matrix) == expected
+    alone = np.pad(matrix, (0, 1))
+    assert graph_normalized_cut(np.append(labels * 1_000_003, -1), alone) == expected
 
 
 def test_seeding_by_look_up_has_the_distances_of_the_dense_kernel():
@@ -198,20 +209,26 @@ def test_walks_meet_by_the_diffused_kernel_of_the_twin(hops, lazy):
     np.testing.assert_allclose(similarities, expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_sweep_makes_the_moves_of_the_twin(seed):
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sweep_makes_the_moves_of_the_twin(seed, whole):
     matrix = random_matrix(30, 0.2, seed)
     graph = Graph.from_matrix(matrix)
-    labels = np.random.default_rng(seed).integers(-1, 4, 30).astype(np.int32)
+    labels = np.random.default_rng(seed).integers(-1, 4, 30).astype(np.int16)
     labels[:4] = range(4)
-    expected = naive_graph.improve(matrix, labels, 4)
+    before, expected = labels.copy(), naive_graph.improve(matrix, labels, 4)
     volumes, inner = measure(graph.rows, graph.degrees, labels, 4)
-    moved = improve(graph.rows, graph.degrees, labels, volumes, inner)
+    waiting = np.ones(30, dtype=bool)
+    moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting, whole)
     np.testing.assert_array_equal(labels, expected)
     assert moved > 0
     again = measure(graph.rows, graph.degrees, labels, 4)
     np.testing.assert_allclose(volumes, again[0])
     np.testing.assert_allclose(inner, again[1], atol=1e-12)
+    # The last that moved leaves the neighbours passed already waiting; in a whole sweep all wait on.
+    last = int(np.flatnonzero(before != labels)[-1])
+    assert waiting.all() if whole else waiting[:last][matrix[last, :last] > 0].all()
+    assert whole or not waiting.all()
 
 
 def test_a_new_node_goes_where_the_twin_sends_it():

@@ -1,0 +1,8 @@
+"""Spectral clustering of all rows: ./spark-submit.sh jobs/spectral.py --config conf/demo.toml."""
+
+import sys
+
+from kernelcoreset.cli import spectral_main as main
+
+if __name__ == "__main__":
+    sys.exit(main())
