@@ -1,4 +1,4 @@
-"""The scikit-learn face: KernelKMeans with fit, predict, transform and score."""
+"""The scikit-learn face: KernelKMeans with fit, predict, transform and score, and what its sisters share with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,58 @@ except ImportError:
     ) from None
 
 
-class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class CoresetClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """What the estimators of points have in common: checks of what comes in, and labels by the fitted `model_`."""
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
+        """Return the cluster of every row of X, shape (n_samples,)."""
+        check_is_fitted(self)
+        return self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))  # type: ignore[no-any-return]
+
+    @property
+    def coreset_(self) -> Coreset:
+        """The coreset the clusters were found on."""
+        return self._fitted_model().coreset  # type: ignore[no-any-return]
+
+    def _fitted_model(self) -> Any:
+        check_is_fitted(self, "model_")
+        return self.model_
+
+    def _checked(
+        self,
+        X: ArrayLike,  # noqa: N803
+        sample_weight: ArrayLike | None,
+        *,
+        reset: bool = True,
+    ) -> tuple[Floats, Floats | None]:
+        points = validate_data(self, X, dtype=np.float64, reset=reset, ensure_min_samples=1)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
+        return points, weights
+
+    def _checked_counts(self) -> tuple[int, int]:
+        n_clusters = check_count("n_clusters", self.n_clusters)
+        size = check_count("coreset_size", self.coreset_size)
+        if size < n_clusters:
+            raise SettingError(f"`coreset_size` must be at least n_clusters ({n_clusters}); got {size}.")
+        return n_clusters, size
+
+    def _checked_for_fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        sample_weight: ArrayLike | None,
+    ) -> tuple[Floats, Floats | None, int, int]:
+        """Points, weights, number of clusters and size of the coreset."""
+        points, weights = self._checked(X, sample_weight)
+        n_clusters, size = self._checked_counts()
+        if len(points) < n_clusters:
+            raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
+        return points, weights, n_clusters, size
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+
+class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClusterer):  # type: ignore[misc]
     """Kernel k-means of any number of points, through a coreset.
 
     Builds a coreset of `coreset_size` points in O(n k) kernel evaluations, clusters it with kernel k-means++ and Lloyd,
@@ -107,10 +158,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         -------
         self
         """
-        points, weights = self._checked(X, sample_weight)
-        n_clusters, size = self._checked_counts()
-        if len(points) < n_clusters:
-            raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
+        points, weights, n_clusters, size = self._checked_for_fit(X, sample_weight)
         seed = self._draw_seed()
         self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
@@ -119,11 +167,6 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         )
         self._measure(points, weights)
         return self
-
-    def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
-        """Return the cluster of every row of X, shape (n_samples,)."""
-        check_is_fitted(self)
-        return self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return the feature distance of every row of X to every center, shape (n_samples, n_clusters)."""
@@ -136,12 +179,6 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
         return -self.model_.cost(*self._checked(X, sample_weight, reset=False))
 
     @property
-    def coreset_(self) -> Coreset:
-        """The coreset the centers were found on."""
-        check_is_fitted(self, "model_")
-        return self.model_.coreset
-
-    @property
     def n_iter_(self) -> int:
         """Iterations of the best restart."""
         check_is_fitted(self, "model_")
@@ -151,33 +188,12 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMix
     def _n_features_out(self) -> int:
         return self.model_.k
 
-    def _checked(
-        self,
-        X: ArrayLike,  # noqa: N803
-        sample_weight: ArrayLike | None,
-        *,
-        reset: bool = True,
-    ) -> tuple[Floats, Floats | None]:
-        points = validate_data(self, X, dtype=np.float64, reset=reset, ensure_min_samples=1)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
-        return points, weights
-
-    def _checked_counts(self) -> tuple[int, int]:
-        n_clusters = check_count("n_clusters", self.n_clusters)
-        size = check_count("coreset_size", self.coreset_size)
-        if size < n_clusters:
-            raise SettingError(f"`coreset_size` must be at least n_clusters ({n_clusters}); got {size}.")
-        return n_clusters, size
-
     def _measure(self, points: Floats, weights: Floats | None) -> None:
         """Label the rows given to fit, and keep their labels and cost."""
         found = self.model_.label(points)
         self.labels_ = found.labels
         powers = found.distances**self.z
         self.inertia_ = float(powers.sum() if weights is None else powers @ weights)
-
-    def _draw_seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the settings, and once fitted, what was found."""

@@ -5,28 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from kernelcoreset.checks import check_count
 from kernelcoreset.choosing import chosen_kernel
-from kernelcoreset.coreset import Coreset
 from kernelcoreset.degrees import DEGREE_SAMPLE
-from kernelcoreset.errors import SettingError
+from kernelcoreset.estimator import CoresetClusterer
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.spectral import SpectralModel, fit_spectral
 
-try:
-    from sklearn.base import BaseEstimator, ClusterMixin
-    from sklearn.utils import check_random_state
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-except ImportError:
-    raise ImportError(
-        "kernelcoreset.SpectralClustering needs scikit-learn: pip install 'kernelcoreset[scikit-learn]'."
-    ) from None
 
-
-class SpectralClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class SpectralClustering(CoresetClusterer):
     """Spectral clustering of any number of points, through a coreset; it labels new points too.
 
     Minimises the normalized cut of the similarities K(x, y) as weighted kernel k-means of the normalized kernel:
@@ -107,15 +95,8 @@ class SpectralClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         -------
         self
         """
-        points = validate_data(self, X, dtype=np.float64, ensure_min_samples=1)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
-        n_clusters = check_count("n_clusters", self.n_clusters)
-        size = check_count("coreset_size", self.coreset_size)
-        if size < n_clusters:
-            raise SettingError(f"`coreset_size` must be at least n_clusters ({n_clusters}); got {size}.")
-        if len(points) < n_clusters:
-            raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        points, weights, n_clusters, size = self._checked_for_fit(X, sample_weight)
+        seed = self._draw_seed()
         self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed)
         self.model_ = fit_spectral(
             points,
@@ -131,15 +112,9 @@ class SpectralClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_ = self.model_.predict(points)
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
-        """Return the cluster of every row of X, shape (n_samples,)."""
-        check_is_fitted(self)
-        return self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))
-
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model as a folder that `SpectralModel.load` and Spark's face read; nothing is pickled."""
-        check_is_fitted(self)
-        self.model_.save(path, overwrite=overwrite)
+        self._fitted_model().save(path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SpectralClustering:
@@ -150,20 +125,15 @@ class SpectralClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         estimator.n_features_in_ = model.degrees.points.shape[1]
         return estimator
 
+    def _fitted_model(self) -> SpectralModel:
+        return super()._fitted_model()  # type: ignore[no-any-return]
+
     @property
     def normalized_cut_(self) -> float:
         """The normalized cut of the solution, as the coreset estimates it."""
-        check_is_fitted(self, "model_")
-        return self.model_.normalized_cut
-
-    @property
-    def coreset_(self) -> Coreset:
-        """The coreset the cut was found on, degrees as last coordinate."""
-        check_is_fitted(self, "model_")
-        return self.model_.coreset
+        return self._fitted_model().normalized_cut
 
     @property
     def n_iter_(self) -> int:
         """Iterations of the best restart."""
-        check_is_fitted(self, "model_")
-        return self.model_.clustering.solution.n_iter
+        return self._fitted_model().clustering.solution.n_iter

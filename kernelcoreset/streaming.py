@@ -97,10 +97,7 @@ class StreamingKernelKMeans(KernelKMeans):
         -------
         self
         """
-        points, weights = self._checked(X, sample_weight)
-        n_clusters, _ = self._checked_counts()
-        if len(points) < n_clusters:
-            raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
+        points, weights, _, _ = self._checked_for_fit(X, sample_weight)
         self._start(points, weights)
         self._take(points, weights)
         self._refit()

@@ -213,4 +213,4 @@ def test_without_scikit_learn_only_the_face_is_missing():
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     cut, message = json.loads(out)
     assert 0 < cut < 1
-    assert "SpectralClustering needs scikit-learn: pip install 'kernelcoreset[scikit-learn]'" in message
+    assert "estimators need scikit-learn: pip install 'kernelcoreset[scikit-learn]'" in message
