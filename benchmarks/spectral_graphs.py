@@ -133,7 +133,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # scikit-learn on graphs in parts
     ours(*rings(0)[:1], 2, 0)  # compiled, or read from numba's cache
     few = [("GraphClustering", ours, SEEDS)] + [(f"coreset-sc, ratio {r}", theirs(r), SEEDS) for r in (0.01, 0.05, 0.1)]
-    whole = ("coreset-sc, ratio 1 (no coreset)", theirs(1.0), SEEDS)
+    whole = ("coreset-sc, ratio 1 (no coreset)", theirs(1.0), 3)
     learn = ("scikit-learn SpectralClustering", sklearns, 1)  # a minute and more each
 
     def small(within: float, between: float) -> Callable[[int], tuple[sparse.csr_matrix, np.ndarray]]:
