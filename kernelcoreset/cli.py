@@ -39,6 +39,7 @@ exit codes: 0 done, 2 bad settings, 3 bad data, 4 something is missing on this m
 """
 _FROM_EXECUTOR = re.compile(r"kernelcoreset\.errors\.(\w+): (.+)")
 _UNREADABLE = re.compile(r"\[FAILED_READ_FILE[A-Z_.]*\] (.+)")
+_EXTRAS = {"matplotlib": "plots", "sklearn": "scikit-learn"}
 _log = logging.getLogger("kernelcoreset")
 
 
@@ -113,7 +114,7 @@ def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
     int
         0 done, 2 bad settings, 3 bad data, 4 environment, 1 anything else.
     """
-    _log_to_stderr()
+    log_to_stderr()
     try:
         options = parse(argv, job.description)
         options.settings.require(job.name, *job.needs)
@@ -131,7 +132,7 @@ def _dry_run(job: Job, settings: Settings) -> int:
     try:
         plan = job.plan(settings)
     except (Exception, KeyboardInterrupt) as error:
-        return _report(error)
+        return report(error)
     print(_plan_text(plan))
     return DONE
 
@@ -142,7 +143,7 @@ def _run(job: Job, settings: Settings) -> int:
         job.work(settings, record)
     except (Exception, KeyboardInterrupt) as error:
         _write_failure(record, error)
-        return _report(error)
+        return report(error)
     print(record.summary())
     try:
         record.write()
@@ -152,7 +153,7 @@ def _run(job: Job, settings: Settings) -> int:
     return DONE
 
 
-def _report(error: BaseException) -> int:
+def report(error: BaseException) -> int:
     """Log an error, with its traceback where nobody foresaw it, and return its exit code. The last line is clear."""
     code, message = explain(error)
     if code == FAILED and not isinstance(error, KeyboardInterrupt):
@@ -174,8 +175,9 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, ImportError):
         missing = (error.name or text).partition(".")[0]
         return BAD_ENVIRONMENT, (
-            f"Environment: {missing} cannot be imported ({text}). "
-            "Install it with pip install 'kernelcoreset[spark]', or use ./spark-submit.sh, which brings it along."
+            f"Environment: {missing} cannot be imported ({text}). Install it with "
+            f"pip install 'kernelcoreset[{_EXTRAS.get(missing, 'spark')}]', or use ./spark-submit.sh, which brings it "
+            "along."
         )
     if "JAVA_GATEWAY_EXITED" in text or "JAVA_HOME is not set" in text:
         return BAD_ENVIRONMENT, (
@@ -216,7 +218,7 @@ def _plan_text(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
     """Bare lines for a person at a terminal, timestamps for a log file. The last call wins."""
     handler = logging.StreamHandler(sys.stderr)
     # Under spark-submit a job's own stderr is a pipe; spark-submit.sh knows who is at the other end.
