@@ -78,10 +78,10 @@ def run_experiments(names: Sequence[str], plan: Plan, command: str) -> None:
         try:
             table = run(plan)
         except OutOfTime as stop:
+            page.note_run(plan.out, name, title, command, time.monotonic() - begin)
             print(stop)
             return
-        finally:
-            page.note_run(plan.out, name, title, command, time.monotonic() - begin)
+        page.note_run(plan.out, name, title, command, time.monotonic() - begin)
         plot(table, plan.out / name)
         print(f"{title}: {plan.out / name}.csv, .png, .svg")
     print(f"Results page: {page.write_page(plan.out)}")

@@ -50,6 +50,8 @@ class Plan:
     alternative_rows: int = 20_000
     alternative_sizes: tuple[int, ...] = (100, 300, 1000)
     alternative_runs: int = 3
+    large_rows: int = 200_000
+    large_sizes: tuple[int, ...] = (100, 300)
     mllib_rows: int = 2_104_094
     mllib_features: int = 64
     # Variations
@@ -82,6 +84,8 @@ def quick(full: Plan) -> Plan:
         alternative_rows=1_000,
         alternative_sizes=(50, 100),
         alternative_runs=2,
+        large_rows=2_000,
+        large_sizes=(50,),
         mllib_rows=4_000,
         mllib_features=16,
         variation_runs=3,

@@ -156,9 +156,10 @@ def plot_spectral(table: Table, path: Path) -> None:
 def plot_alternatives(table: Table, path: Path) -> None:
     """Time against cost above the best known, a panel a data set; a line joins one method's sizes."""
     plt = _pyplot()
-    figure, axes = plt.subplots(1, len(alternatives.SETS), figsize=(11.5, 4.6), sharey=True, layout="constrained")
-    for axis, name in zip(axes, alternatives.SETS, strict=True):
-        rows = table.where(data=name)
+    names = [name for name in (*alternatives.SETS, alternatives.LARGE) if table.where(data=name)]
+    figure, axes = plt.subplots(1, len(names), figsize=(3.3 * len(names), 4.6), sharey=True, layout="constrained")
+    for axis, name in zip(axes, names, strict=True):
+        rows = [row for row in table.where(data=name) if row["method"] in alternatives.METHODS]
         best = min(row["cost_least"] for row in rows)
         for method in alternatives.METHODS:
             own = [{**row, "above": 100 * (row["cost_mean"] / best - 1)} for row in rows if row["method"] == method]
@@ -174,14 +175,20 @@ def plot_alternatives(table: Table, path: Path) -> None:
                 smallest = min(own, key=lambda row: float(row["size"]))
                 place = (smallest["seconds"], smallest["above"])
                 axis.annotate(f"{smallest['size']}", place, (3, 3), textcoords="offset points", fontsize=7)
-        axis.set(title=f"{DATA_SETS[name].title}, {rows[0]['n']:,} points", xlabel="seconds, from points to labels")
+        axis.set(title=f"{_title(name)}, {rows[0]['n']:,} points", xlabel="seconds, from points to labels")
         axis.set_xscale("log")
         axis.set_yscale("symlog", linthresh=0.01)
-        axis.set_ylim(bottom=-0.002)
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.xaxis.set_minor_formatter(lambda *_: "")
         axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes[0].set_ylim(bottom=-0.002)
     axes[0].set_ylabel("cost on all points, mean,\nabove the best found (%)")
     _legend(figure, axes[0], 4)
     _save(plt, figure, path)
+
+
+def _title(name: str) -> str:
+    return DATA_SETS[name].title if name in DATA_SETS else "Twitter-like"
 
 
 def plot_variations(table: Table, path: Path) -> None:
