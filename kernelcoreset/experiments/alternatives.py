@@ -22,6 +22,8 @@ LARGE = "twitter-like"
 """More rows than the matrix of all distances would fit for: tweets drawn again, with a little noise."""
 SCALE = "twitter-like, Spark"
 FULL = "kernel k-means, all points"
+SAMPLES = ("coreset", "uniform sample")
+"""Their points cost less than a feature or landmark does, of which fewer are tried."""
 METHODS: dict[str, rivals.Method] = {
     "coreset": rivals.by_coreset,
     "uniform sample": rivals.by_uniform_sample,
@@ -51,7 +53,8 @@ def run(plan: Plan) -> Table:
         for method in METHODS:
             if method != FULL:
                 common["runs"] = plan.alternative_runs
-                cells += [Cell({**common, "method": method, "size": s}, s / 100) for s in plan.alternative_sizes]
+                sizes = plan.alternative_sizes if method in SAMPLES else plan.feature_sizes
+                cells += [Cell({**common, "method": method, "size": s}, s / 100) for s in sizes]
         cells.append(Cell({**common, "runs": 1, "method": FULL, "size": len(points[name])}, 60.0))
     common = {"data": LARGE, "kernel": "Gaussian", "n": plan.large_rows, "runs": 1}
     for method in METHODS:

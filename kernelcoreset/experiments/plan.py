@@ -42,13 +42,14 @@ class Plan:
     kmeans_sizes: tuple[int, ...] = (20, 50, 100, 200, 500, 1000, 2000)
     kmeans_runs: int = 10
     # Figure 3: runs of scikit-learn by number of points, and numbers of points it is not asked for
-    spectral_theirs: tuple[tuple[int, int], ...] = ((1_000, 3), (2_000, 3), (4_000, 2), (8_000, 1))
-    spectral_ours: tuple[int, ...] = (16_000, 40_000, 100_000)
+    spectral_theirs: tuple[tuple[int, int], ...] = ((1_000, 10), (2_000, 10), (4_000, 3), (8_000, 1), (16_000, 1))
+    spectral_ours: tuple[int, ...] = (40_000,)
     spectral_size: int = 2_000
-    spectral_runs: int = 5
+    spectral_runs: int = 10
     # Alternatives
     alternative_rows: int = 20_000
     alternative_sizes: tuple[int, ...] = (100, 300, 1000)
+    feature_sizes: tuple[int, ...] = (30, 100, 300)
     alternative_runs: int = 3
     large_rows: int = 200_000
     large_sizes: tuple[int, ...] = (100, 300)
@@ -83,6 +84,7 @@ def quick(full: Plan) -> Plan:
         spectral_runs=2,
         alternative_rows=1_000,
         alternative_sizes=(50, 100),
+        feature_sizes=(20, 50),
         alternative_runs=2,
         large_rows=2_000,
         large_sizes=(50,),

@@ -15,7 +15,7 @@ from kernelcoreset.coreset import Coreset
 from kernelcoreset.kernels.base import Kernel, as_columns
 from kernelcoreset.kernels.families import Gaussian, Polynomial
 from kernelcoreset.seeding import seed_pivots
-from kernelcoreset.solve import solve
+from kernelcoreset.solve import descend, prepare, solve
 
 Labels = NDArray[np.int32]
 Method = Callable[[Floats, int, Kernel, int, int], Labels]
@@ -41,8 +41,13 @@ def _on_sample(sample: Coreset, points: Floats, k: int, kernel: Kernel, seed: in
 
 
 def on_all_points(points: Floats, k: int, kernel: Kernel, size: int, seed: int) -> Labels:
-    """Kernel k-means on all points, with the same restarts and local search; `size` is not used."""
-    return solve(Coreset(points, np.ones(len(points))), k, kernel, seed=seed, n_init=_RESTARTS).labels
+    """Kernel k-means++ and Lloyd on all points, the best of as many restarts; `size` is not used."""
+    problem = prepare(Coreset(points, np.ones(len(points))), kernel)
+    generator = np.random.default_rng(seed)
+    centers = np.zeros((k, len(points)))
+    seedings = (seed_pivots(kernel, problem.cloud, problem.weights, k, 2.0, generator) for _ in range(_RESTARTS))
+    found = (descend(problem, seeding.nearest, centers, 2.0, _MOST_STEPS) for seeding in seedings)
+    return min(found, key=lambda run: run.cost).labels
 
 
 def by_random_features(points: Floats, k: int, kernel: Kernel, size: int, seed: int) -> Labels:
