@@ -68,8 +68,6 @@ class DataSet:
         The first that is there is taken.
     standardise : bool
         Whether columns are brought to mean 0 and standard deviation 1; raw scale otherwise, as the kernels' widths ask.
-    most_rows : int or None
-        Rows kept, drawn without replacement by a fixed seed, as in the paper.
     """
 
     title: str
@@ -79,7 +77,6 @@ class DataSet:
     publisher: str
     sources: tuple[Source, ...]
     standardise: bool = False
-    most_rows: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +179,6 @@ DATA_SETS: dict[str, DataSet] = {
             Source(("twitter.parquet",), _read_parquet, (21_040_936,)),
             Source(("twitter_first100k.parquet",), _read_parquet, (100_000,)),
         ),
-        most_rows=PAPER_ROWS,
     ),
     "census1990": DataSet(
         "Census1990",
@@ -192,7 +188,6 @@ DATA_SETS: dict[str, DataSet] = {
         'UCI Machine Learning Repository, data set "US Census Data (1990)": USCensus1990.data.txt',
         # The repository counts one row more than the paper.
         (Source(("USCensus1990.data.txt",), csv.read_csv, (2_458_285, 2_458_284)),),
-        most_rows=PAPER_ROWS,
     ),
     "census": DataSet(
         "Census-Income (in place of Census1990)",
@@ -203,7 +198,6 @@ DATA_SETS: dict[str, DataSet] = {
         "census_income_kdd.parquet; the paper's is USCensus1990.data.txt",
         (Source(("census_income_kdd.parquet",), _read_parquet, (299_285,)),),
         standardise=True,
-        most_rows=PAPER_ROWS,
     ),
 }
 
@@ -217,7 +211,7 @@ def figure_sets(folder: Path) -> tuple[str, ...]:
     return tuple("census1990" if name == "census" and own else name for name in FIGURE)
 
 
-def load(folder: Path, name: str, *, most_rows: int | None = None, check_rows: bool = True) -> Prepared:
+def load(folder: Path, name: str, *, most_rows: int | None = PAPER_ROWS, check_rows: bool = True) -> Prepared:
     """Return one data set, prepared: columns chosen, scaled, cut, its row count checked.
 
     Parameters
@@ -227,7 +221,7 @@ def load(folder: Path, name: str, *, most_rows: int | None = None, check_rows: b
     name : str
         A key of `DATA_SETS`.
     most_rows : int, optional
-        Fewer rows than the data set's own cut.
+        Rows kept, drawn without replacement by a fixed seed; by default as in the paper, None for all.
     check_rows : bool
         Whether another number of rows than published is refused.
     """
@@ -247,9 +241,8 @@ def load(folder: Path, name: str, *, most_rows: int | None = None, check_rows: b
         spread = points.std(axis=0)
         points = (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     sigma = about.sigma or choose_sigma(points)
-    kept = min(most_rows or len(points), about.most_rows or len(points))
-    if kept < len(points):
-        points = points[np.random.default_rng(0).permutation(len(points))[:kept]]
+    if most_rows is not None and most_rows < len(points):
+        points = points[np.random.default_rng(0).permutation(len(points))[:most_rows]]
     kernels: dict[str, Kernel] = {
         "Gaussian": Gaussian(sigma=sigma),
         "Exponential": Exponential(sigma=sigma),

@@ -64,9 +64,7 @@ def _effort(method: str, size: int) -> float:
     return {"uniform": 0.02, "iid": 0.06, "ordered": 0.1, "tree": 0.04}[method] * (1.0 + size / 500)
 
 
-def measure_cell(
-    folder: Path, most_rows: int | None, check_rows: bool, key: Mapping[str, Any], spark: Any = None
-) -> Row:
+def measure_cell(folder: Path, most_rows: int, check_rows: bool, key: Mapping[str, Any], spark: Any = None) -> Row:
     """Return mean and spread of the largest error over several coresets of one kind."""
     measured = _measured(folder, key["data"], key["kernel"], most_rows, check_rows, key["center_sets"])
     if key["method"] == "spark":
@@ -122,8 +120,6 @@ class Measured:
 
 
 @functools.lru_cache(maxsize=2)
-def _measured(
-    folder: Path, name: str, kernel: str, most_rows: int | None, check_rows: bool, center_sets: int
-) -> Measured:
+def _measured(folder: Path, name: str, kernel: str, most_rows: int, check_rows: bool, center_sets: int) -> Measured:
     prepared = data.load(folder, name, most_rows=most_rows, check_rows=check_rows)
     return Measured(prepared.points, prepared.kernels[kernel], center_sets)

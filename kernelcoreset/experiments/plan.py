@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kernelcoreset.experiments.data import PAPER_ROWS
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -28,7 +30,7 @@ class Plan:
     processes: int = 2
     with_spark: bool = True
     until: float = math.inf
-    most_rows: int | None = None
+    most_rows: int = PAPER_ROWS
     check_rows: bool = True
     # Figure 1
     error_sizes: tuple[int, ...] = (100, 200, 500, 1000, 2000)

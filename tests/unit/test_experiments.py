@@ -2,6 +2,7 @@
 
 import functools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,14 +58,13 @@ def write_parquet(folder, n):
 
 def smallest(folder, out):
     """A plan of seconds."""
-    from dataclasses import replace
-
     plan = Plan(folder, out, processes=1, with_spark=False, check_rows=False)
     return replace(
         quick(plan), most_rows=500, error_sizes=(20, 60), runs=2, tree_runs=2, center_sets=10, kmeans_rows=200,
         kmeans_runs=2, kmeans_sizes=(20, 100), spectral_theirs=((100, 1), (150, 1)), spectral_ours=(400,),
-        spectral_size=60, alternative_rows=200, alternative_sizes=(20, 40), feature_sizes=(10, 20), alternative_runs=1, large_rows=300,
-        large_sizes=(20,), variation_runs=2, variation_sets=5, variation_size=100, variation_rows=400,
+        spectral_size=60, alternative_rows=200, alternative_sizes=(20, 40), feature_sizes=(10, 20),
+        alternative_runs=1, large_rows=300, large_sizes=(20,), variation_runs=2, variation_sets=5,
+        variation_size=100, variation_rows=400,
     )  # fmt: skip
 
 
