@@ -1,4 +1,4 @@
-"""The paper's experiments: ./spark-submit.sh jobs/experiments.py all --data DIR [--quick]."""
+"""The paper's experiments: python jobs/experiments.py all --data DIR [--quick]."""
 
 import sys
 

@@ -174,11 +174,10 @@ def explain(error: BaseException) -> tuple[int, str]:
         return _explain_ours(from_executor[1], from_executor[2])
     if isinstance(error, ImportError):
         missing = (error.name or text).partition(".")[0]
-        return BAD_ENVIRONMENT, (
-            f"Environment: {missing} cannot be imported ({text}). Install it with "
-            f"pip install 'kernelcoreset[{_EXTRAS.get(missing, 'spark')}]', or use ./spark-submit.sh, which brings it "
-            "along."
-        )
+        wanted = f"Environment: {missing} cannot be imported ({text}). Install it with pip install 'kernelcoreset"
+        if missing in _EXTRAS:
+            return BAD_ENVIRONMENT, f"{wanted}[{_EXTRAS[missing]}]'."
+        return BAD_ENVIRONMENT, f"{wanted}[spark]', or use ./spark-submit.sh, which brings it along."
     if "JAVA_GATEWAY_EXITED" in text or "JAVA_HOME is not set" in text:
         return BAD_ENVIRONMENT, (
             "Environment: Spark could not start Java. Install Java 17 or 21 and set JAVA_HOME, "

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kernelcoreset import cli
+from kernelcoreset.checks import check_count
 from kernelcoreset.experiments import alternatives, error, kmeans, page, plots, spectral, variations
 from kernelcoreset.experiments.cells import OutOfTime, Table
 from kernelcoreset.experiments.plan import Plan, quick
@@ -63,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = f"python -m kernelcoreset.experiments {given.what} --data {given.data}{' --quick' if given.quick else ''}"
     cli.log_to_stderr()
     try:
+        check_count("processes", given.processes)
         run_experiments(list(EXPERIMENTS) if given.what == "all" else [given.what], plan, command)
     except (Exception, KeyboardInterrupt) as caught:
         return cli.report(caught)
@@ -71,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_experiments(names: Sequence[str], plan: Plan, command: str) -> None:
     """Run some experiments one after the other, each with its plot and its row on the page."""
+    plots.check_installed()
     plan.out.mkdir(parents=True, exist_ok=True)
     for name in names:
         title, run, plot = EXPERIMENTS[name]

@@ -34,6 +34,11 @@ _KERNELS = {"Gaussian": "Gaussian (RBF)", "Exponential": "RBF as printed", "Poly
 _LABEL = 9
 
 
+def check_installed() -> None:
+    """Import what draws the figures, so that a missing package is told before hours of measuring."""
+    import matplotlib as mpl  # noqa: F401
+
+
 def _pyplot() -> Any:
     import matplotlib as mpl
 

@@ -2,6 +2,8 @@
 
 import functools
 import os
+import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +19,8 @@ from kernelcoreset.experiments import claims, data, error, kmeans, rivals, varia
 from kernelcoreset.experiments.cells import Cell, OutOfTime, Table, run_cells
 from kernelcoreset.experiments.plan import Plan, quick
 
-BESIDE = Path(__file__).parents[3] / "shared" / "data"
+ROOT = Path(__file__).parents[2]
+BESIDE = ROOT.parent / "shared" / "data"
 REAL = Path(os.environ.get("KERNELCORESET_DATA", BESIDE))
 
 
@@ -262,6 +265,22 @@ class TestEndToEnd:
             run(done)
         assert before == {name: (done.out / f"{name}.csv").read_bytes() for name in command.EXPERIMENTS}
         assert "left" not in capsys.readouterr().err
+
+
+def test_the_job_and_the_console_script_are_the_same_function():
+    file = ROOT / "jobs" / "experiments.py"
+    scope = {"__name__": "jobs.experiments"}
+    exec(compile(file.read_text(), str(file), "exec"), scope)
+    assert scope["main"] is command.main
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["kernelcoreset-experiments"] == f"{command.__name__}:main"
+
+
+def test_a_machine_without_matplotlib_says_what_to_install_before_it_measures(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert command.main(["error", "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 4
+    assert capsys.readouterr().err.rstrip().endswith("Install it with pip install 'kernelcoreset[plots]'.")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_missing_folder_is_told_in_one_line(tmp_path, capsys):
