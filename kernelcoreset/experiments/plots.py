@@ -87,6 +87,8 @@ def plot_error(table: Table, path: Path) -> None:
             axis = axes[i, j]
             for method in ("uniform", "iid", "ordered", "tree", "spark"):
                 rows = table.where(data=name, kernel=kernel, method=method)
+                if not rows:
+                    continue
                 _line(axis, rows, "size", "mean", method, scale=100.0)
                 rows = sorted(rows, key=lambda row: float(row["size"]))
                 low = [100 * max(row["mean"] - row["sd"], row["least"]) for row in rows]
@@ -137,7 +139,8 @@ def plot_spectral(table: Table, path: Path) -> None:
     """Figure 3: time above, normalized cut below; the dotted line goes on as scikit-learn's times grow."""
     plt = _pyplot()
     kernels = list(dict.fromkeys(row["kernel"] for row in table.rows))
-    figure, axes = plt.subplots(2, len(kernels), figsize=(8.4, 6.2), sharex=True, sharey="row", layout="constrained")
+    figure, axes = plt.subplots(2, len(kernels), figsize=(8.4, 6.2), sharex=True, layout="constrained")
+    axes[0, 1].sharey(axes[0, 0])  # the cuts of two kernels have nothing in common
     for j, kernel in enumerate(kernels):
         ours, theirs = (table.where(kernel=kernel, method=method) for method in (spectral.OURS, spectral.THEIRS))
         _line(axes[0, j], ours, "n", "seconds", kmeans.CORESET, label="ours")
