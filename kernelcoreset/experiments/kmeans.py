@@ -55,16 +55,19 @@ def shuffled(points: Floats) -> Floats:
 
 
 def measure_method(method: str, points: Floats, kernel: Kernel, size: int, runs: int) -> Row:
-    """Return the mean seconds of a run, and the costs on all points of what the runs found."""
+    """Return the mean seconds of a run, and the costs on all points of what the runs found.
+
+    Seconds are the processor's, of all threads: other work on the machine does not count.
+    """
     seconds, costs = [], []
     for seed in range(runs):
-        begin = time.perf_counter()
+        begin = time.process_time()
         if method == PLAIN:
             chosen = Coreset(points, np.ones(len(points)))
         else:
             chosen = build_coreset(points, K, kernel, size, seed=seed)
         found = solve(chosen, K, kernel, seed=seed) if method == SOLVED else kernel_k_means(chosen, K, kernel, seed)
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.process_time() - begin)
         costs.append(found.cost if method == PLAIN else cost_on_all(points, chosen, found, kernel))
     return {
         "seconds": float(np.mean(seconds)),
