@@ -6,33 +6,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
-from kernelcoreset import Gaussian, Kernel, Polynomial
-
-_COLUMNS = {
-    "adult": ["age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"],
-    "bank": [
-        "age",
-        "duration",
-        "campaign",
-        "pdays",
-        "previous",
-        "emp.var.rate",
-        "cons.price.idx",
-        "cons.conf.idx",
-        "euribor3m",
-        "nr.employed",
-    ],
-    "twitter": ["longitude", "latitude"],
-}
-_FILES = {
-    "adult": "adult.parquet",
-    "bank": "bank.parquet",
-    "twitter": "twitter_first100k.parquet",
-    "census": "census_income_kdd.parquet",
-}
-_NOT_FEATURES = {"instance_weight", "income_gt_50k", "split"}
+from kernelcoreset import DataError, Gaussian, Kernel, Polynomial
+from kernelcoreset.experiments import data
 
 # The kernels of the paper's Table 1.
 PAPER_KERNELS: dict[str, tuple[Kernel, Kernel]] = {
@@ -43,20 +19,11 @@ PAPER_KERNELS: dict[str, tuple[Kernel, Kernel]] = {
 
 
 def load(folder: Path, name: str) -> np.ndarray:
-    """Return one data set as float64 of shape (n, d): raw scale, but Census standardised."""
-    path = folder / _FILES[name]
-    if not path.exists():
-        sys.exit(
-            f"{path} is missing: this benchmark needs the {name} data set as Parquet in the folder named by --data."
-        )
-    if name != "census":
-        table = pq.read_table(path, columns=_COLUMNS[name])
-        return np.column_stack([table[column].to_numpy() for column in _COLUMNS[name]]).astype(np.float64)
-    table = pq.read_table(path)
-    names = [column for column in table.column_names if column not in _NOT_FEATURES]
-    points = np.column_stack([table[column].to_numpy() for column in names]).astype(np.float64)
-    spread = points.std(axis=0)
-    return (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    """Return all rows of one data set as float64 of shape (n, d): raw scale, but Census standardised."""
+    try:
+        return data.load(folder, name, most_rows=None).points
+    except DataError as error:
+        sys.exit(str(error))
 
 
 def pairs(folder: Path) -> list[tuple[str, np.ndarray, Kernel]]:
@@ -70,11 +37,7 @@ def pairs(folder: Path) -> list[tuple[str, np.ndarray, Kernel]]:
 
 def twitter_like(folder: Path, n: int, seed: int = 0) -> np.ndarray:
     """Return n rows of the Twitter prefix drawn with replacement, plus Gaussian noise of 0.05 degrees."""
-    generator = np.random.default_rng(seed)
-    rows = load(folder, "twitter")
-    points = rows[generator.integers(len(rows), size=n)]
-    points += generator.normal(scale=0.05, size=points.shape)
-    return points
+    return data.twitter_like(load(folder, "twitter"), n, seed)
 
 
 def median_distance(points: np.ndarray, seed: int = 0) -> float:

@@ -33,6 +33,7 @@ exit codes: 0 done, 2 bad settings, 3 bad data, 4 something is missing on this m
 """
 _FROM_EXECUTOR = re.compile(r"kernelcoreset\.errors\.(\w+): (.+)")
 _UNREADABLE = re.compile(r"\[FAILED_READ_FILE[A-Z_.]*\] (.+)")
+_EXTRAS = {"matplotlib": "plots", "sklearn": "scikit-learn"}
 _log = logging.getLogger("kernelcoreset")
 
 
@@ -107,7 +108,7 @@ def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
     int
         0 done, 2 bad settings, 3 bad data, 4 environment, 1 anything else.
     """
-    _log_to_stderr()
+    log_to_stderr()
     try:
         options = parse(argv, job.description)
         options.settings.require(job.name, *job.needs)
@@ -125,7 +126,7 @@ def _dry_run(job: Job, settings: Settings) -> int:
     try:
         plan = job.plan(settings)
     except (Exception, KeyboardInterrupt) as error:
-        return _report(error)
+        return report(error)
     print(_plan_text(plan))
     return DONE
 
@@ -136,7 +137,7 @@ def _run(job: Job, settings: Settings) -> int:
         job.work(settings, record)
     except (Exception, KeyboardInterrupt) as error:
         _write_failure(record, error)
-        return _report(error)
+        return report(error)
     print(record.summary())
     try:
         record.write()
@@ -146,7 +147,7 @@ def _run(job: Job, settings: Settings) -> int:
     return DONE
 
 
-def _report(error: BaseException) -> int:
+def report(error: BaseException) -> int:
     """Log an error, with its traceback where nobody foresaw it, and return its exit code. The last line is clear."""
     code, message = explain(error)
     if code == FAILED and not isinstance(error, KeyboardInterrupt):
@@ -167,10 +168,10 @@ def explain(error: BaseException) -> tuple[int, str]:
         return _explain_ours(from_executor[1], from_executor[2])
     if isinstance(error, ImportError):
         missing = (error.name or text).partition(".")[0]
-        return BAD_ENVIRONMENT, (
-            f"Environment: {missing} cannot be imported ({text}). "
-            "Install it with pip install 'kernelcoreset[spark]', or use ./spark-submit.sh, which brings it along."
-        )
+        wanted = f"Environment: {missing} cannot be imported ({text}). Install it with pip install 'kernelcoreset"
+        if missing in _EXTRAS:
+            return BAD_ENVIRONMENT, f"{wanted}[{_EXTRAS[missing]}]'."
+        return BAD_ENVIRONMENT, f"{wanted}[spark]', or use ./spark-submit.sh, which brings it along."
     if "JAVA_GATEWAY_EXITED" in text or "JAVA_HOME is not set" in text:
         return BAD_ENVIRONMENT, (
             "Environment: Spark could not start Java. Install Java 17 or 21 and set JAVA_HOME, "
@@ -210,7 +211,7 @@ def _plan_text(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
     """Bare lines for a person at a terminal, timestamps for a log file. The last call wins."""
     handler = logging.StreamHandler(sys.stderr)
     # Under spark-submit a job's own stderr is a pipe; spark-submit.sh knows who is at the other end.

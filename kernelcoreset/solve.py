@@ -193,17 +193,17 @@ def _solve(
         seed_pivots(problem.kernel, problem.cloud, problem.weights, k, z, generator).nearest for _ in range(n_init)
     )
     centers = np.zeros((k, len(problem.weights)))
-    best = min((_descend(problem, labels, centers, z, max_iter) for labels in starts), key=lambda run: run.cost)
+    best = min((descend(problem, labels, centers, z, max_iter) for labels in starts), key=lambda run: run.cost)
     for _ in range(_SWAPS + _SWAPS_PER_CENTER * k if k > 1 else 0):
-        swapped = _descend(problem, _swap(problem, best, z, generator), centers, z, max_iter)
+        swapped = descend(problem, _swap(problem, best, z, generator), centers, z, max_iter)
         best = min(best, swapped, key=lambda run: run.cost)
     if z == 2.0:
         return best
-    polished = _descend(problem, best.labels, best.coefficients, z, max_iter, polish=True)
+    polished = descend(problem, best.labels, best.coefficients, z, max_iter, polish=True)
     return replace(polished, n_iter=best.n_iter + polished.n_iter, converged=best.converged and polished.converged)
 
 
-def _descend(
+def descend(
     problem: Problem, labels: Labels, coefficients: Floats, z: float, max_iter: int, *, polish: bool = False
 ) -> Solution:
     """One run from the given labels to a local optimum; the coefficients to begin with matter for z != 2 only."""

@@ -165,9 +165,9 @@ class CoresetTree:
         is_result: bool = False,
     ) -> Coreset:
         """One coreset from many points; its seed comes from the tree's and from which reduction it is, nothing else."""
-        seed = np.random.SeedSequence([self.seed, self.n_reductions, int(is_result)]).generate_state(1, np.uint64)
+        seed = reduction_seed(self.seed, self.n_reductions, int(is_result))
         return reduce_points(
-            points, weights, ids, k=self.k, kernel=self.kernel, size=size, z=self.z, seed=int(seed[0]), refine=refine
+            points, weights, ids, k=self.k, kernel=self.kernel, size=size, z=self.z, seed=seed, refine=refine
         )
 
     def _add_node(self, node: Coreset, level: int) -> None:
@@ -183,6 +183,11 @@ class CoresetTree:
             merged = self._reduce(*concatenate(nodes), self.leaf_size)
             nodes.clear()
             self._add_node(merged, min(level + 1, _MOST_LEVELS - 1))
+
+
+def reduction_seed(*path: int) -> int:
+    """Return the seed of one reduction of a tree from the tree's own seed and where the reduction stands."""
+    return int(np.random.SeedSequence(path).generate_state(1, np.uint64)[0])
 
 
 class _Buffer:

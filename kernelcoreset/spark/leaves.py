@@ -21,7 +21,7 @@ from kernelcoreset.degrees import Degrees
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
-from kernelcoreset.tree import CoresetTree
+from kernelcoreset.tree import CoresetTree, reduction_seed
 
 MOST_TASKS = 2_048
 
@@ -44,7 +44,7 @@ class LeafSettings:
 
         Leaves are level 0. Every level has seeds of its own: a draw from a draw needs independent random numbers.
         """
-        return int(np.random.SeedSequence([self.seed, level, place]).generate_state(1, np.uint64)[0])
+        return reduction_seed(self.seed, level, place)
 
     @property
     def leaf_bytes(self) -> int:

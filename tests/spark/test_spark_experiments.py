@@ -1,0 +1,27 @@
+"""The parts of the experiments that go through Spark."""
+
+import numpy as np
+
+from kernelcoreset import Gaussian
+from kernelcoreset.experiments.error import tree_coreset
+from kernelcoreset.experiments.rivals import partition_cost
+from kernelcoreset.spark.experiments import fit_and_label, spark_coresets
+
+
+def test_the_tree_without_spark_gives_what_spark_gives(spark, points):
+    kernel = Gaussian(sigma=3.0)
+    for seed, found in enumerate(spark_coresets(spark, points, 3, kernel, 40, range(2), leaves=3)):
+        alone = tree_coreset(points, 3, kernel, 40, seed, leaves=3)
+        np.testing.assert_array_equal(found.points, alone.points)
+        np.testing.assert_array_equal(found.weights, alone.weights)
+
+
+def test_the_coreset_and_random_features_label_every_row(spark, points):
+    kernel = Gaussian(sigma=6.0)
+    best = partition_cost(points, np.repeat(np.arange(3), 200), kernel)
+    found = fit_and_label(spark, points, 3, kernel, 100, 64, parts=2)
+    assert set(found) == {"ours, Spark", "MLlib on random features"}
+    for seconds, labelled in found.values():
+        assert seconds > 0
+        assert sorted(map(tuple, labelled[:, :2])) == sorted(map(tuple, points))
+    assert partition_cost(found["ours, Spark"][1][:, :2], found["ours, Spark"][1][:, 2], kernel) <= 1.01 * best
