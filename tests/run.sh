@@ -17,4 +17,4 @@ export NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 # Compile once, into the cache on disk, before several test processes would all do it at the same time.
 .venv/bin/python -c 'import numpy, kernelcoreset as kc; x = numpy.eye(4); kc.empirical_error(x, kc.build_coreset(x, 1, kc.Linear(), 2), 1, kc.Linear())'
 # A file stays in one process: its tests may share something costly, such as a cluster.
-exec .venv/bin/python -m pytest --numprocesses=2 --dist=loadfile "$@"
+exec .venv/bin/python -m pytest --numprocesses=2 --dist=loadfile --durations=15 "$@"
