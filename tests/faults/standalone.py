@@ -14,7 +14,7 @@ import pyspark
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
-_PATIENCE = 300  # seconds; a step takes a few, on a machine that is busy with other things many more
+_PATIENCE = 900  # seconds; a step takes a few, but every executor compiles, and the machine may be busy
 _QUIET_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # starts sooner, and leaves the cores to the other processes
 
 
