@@ -29,7 +29,7 @@ from kernelcoreset.settings import Settings
 from kernelcoreset.store import LeafUpdate
 
 K, SIZE, SIGMA = 5, 1000, 50.0
-CENTER_SETS, SEEDS = 500, 8
+CENTER_SETS, SEEDS = 100, 2
 
 
 def make_files(folder: Path, points: np.ndarray, batches: int) -> None:
