@@ -1,5 +1,6 @@
 """Fixtures and settings for all tests."""
 
+import logging
 import os
 
 import pytest
@@ -23,3 +24,12 @@ def kernel(request):
 def draw(request):
     """Every way to draw in turn."""
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before():
+    """A job sets up the package's logger for its process; other tests want theirs back."""
+    logger = logging.getLogger("kernelcoreset")
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield
+    logger.handlers[:], logger.level, logger.propagate = before

@@ -1,7 +1,5 @@
 """The jobs from their command line to their files, on a real Spark."""
 
-import json
-import logging
 import os
 import re
 import subprocess
@@ -18,43 +16,27 @@ from kernelcoreset import cli
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark.source import demo_points, read_input
 from tests.spark.conftest import table_of
+from tests.spark.job_runs import record_of, run, write_config
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before():
-    logger = logging.getLogger("kernelcoreset")
-    before = logger.handlers[:], logger.level, logger.propagate
-    yield
-    logger.handlers[:], logger.level, logger.propagate = before
 
 
 @pytest.fixture
 def config(spark, points):
     """A job on a Parquet file, in the test's own working directory."""
     pq.write_table(table_of(points), "rows.parquet", row_group_size=200)
-    Path("job.toml").write_text(
+    write_config(
         '[input]\npath = "HERE/rows.parquet"\nfeatures = ["x", "y"]\n'
         '[kernel]\nname = "Gaussian"\nsigma = 5.0\n'
         '[coreset]\nk = 3\ncoreset_size = 60\nseed = 3\npath = "coreset.parquet"\n'
         '[cluster]\nn_init = 3\nmodel_path = "model"\n'
-        '[output]\npath = "HERE/out"\n'.replace("HERE", str(Path.cwd()))
+        '[output]\npath = "HERE/out"\n'
     )
     return "job.toml"
 
 
-def run(main, *overrides):
-    overrides = [text.replace("HERE", os.getcwd()) for text in overrides]
-    return main(["--config", "job.toml", *(part for text in overrides for part in ("--set", text))])
-
-
 def rows_of(path="out"):
     return pq.read_table(path).sort_by("id")
-
-
-def record_of(path="out.run.json"):
-    return json.loads(Path(path).read_text())
 
 
 def put(points, name="rows.parquet", **columns):

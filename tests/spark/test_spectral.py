@@ -1,8 +1,5 @@
 """Spectral clustering on Spark: the estimator, its files, and the job."""
 
-import json
-import logging
-import os
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +14,7 @@ import kernelcoreset as kc
 from kernelcoreset import cli
 from kernelcoreset.degrees import Degrees
 from kernelcoreset.spark import KernelKMeansModel, SpectralClustering, SpectralClusteringModel
+from tests.spark.job_runs import record_of, run, write_config
 
 KERNEL = kc.Gaussian(sigma=0.4)
 
@@ -135,23 +133,15 @@ def test_bad_rows_are_neither_sampled_nor_labelled(spark, frame, rings):
 
 @pytest.fixture
 def config(spark, rings):
-    logger = logging.getLogger("kernelcoreset")
-    before = logger.handlers[:], logger.level, logger.propagate
     pq.write_table(table(rings), "rows.parquet", row_group_size=400)
-    Path("job.toml").write_text(
+    write_config(
         '[input]\npath = "HERE/rows.parquet"\nfeatures = ["x", "y"]\n'
         '[kernel]\nname = "Gaussian"\nsigma = 0.4\n'
         "[coreset]\nk = 2\ncoreset_size = 300\nseed = 3\n"
         '[cluster]\nn_init = 2\nmodel_path = "model"\n'
         "[spectral]\ndegree_sample = 300\n"
-        '[output]\npath = "HERE/out"\nmode = "overwrite"\n'.replace("HERE", os.getcwd())
+        '[output]\npath = "HERE/out"\nmode = "overwrite"\n'
     )
-    yield
-    logger.handlers[:], logger.level, logger.propagate = before
-
-
-def run(main, *overrides):
-    return main(["--config", "job.toml", *(part for text in overrides for part in ("--set", text))])
 
 
 @pytest.mark.parametrize("scan", ["direct", "spark"])
@@ -159,7 +149,7 @@ def test_the_job(config, rings, scan):
     assert run(cli.spectral_main, f"input.scan={scan}") == 0
     out = pq.read_table("out").sort_by("id")
     assert adjusted_rand_score(rings[1], out["prediction"].to_numpy()) == 1.0
-    record = json.loads(Path("out.run.json").read_text())
+    record = record_of()
     assert (record["rows"], record["degree_sample"], record["cluster_sizes"]) == (1_200, 300, [600, 600])
     assert record["kernel"] == "Normalized(Gaussian(sigma=0.4))"
     assert abs(record["normalized_cut"]) < 0.01
@@ -169,7 +159,7 @@ def test_the_job(config, rings, scan):
     assert {*map(tuple, degrees.points)} <= {*map(tuple, rings[0])}
     assert len({*map(tuple, degrees.points)}) == 300
     # The assign job labels with the same model.
-    assert run(cli.assign_main, f"input.scan={scan}", "output.path=" + os.getcwd() + "/again") == 0
+    assert run(cli.assign_main, f"input.scan={scan}", "output.path=HERE/again") == 0
     np.testing.assert_array_equal(pq.read_table("again").sort_by("id")["prediction"], out["prediction"])
 
 

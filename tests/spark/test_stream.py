@@ -1,7 +1,6 @@
 """The streaming job from its command line to its files, on a real Spark."""
 
-import json
-import logging
+import functools
 import os
 import shutil
 import threading
@@ -16,15 +15,9 @@ import pytest
 import kernelcoreset as kc
 from kernelcoreset import cli
 from kernelcoreset.spark.streaming import compacted, key_of
+from tests.spark.job_runs import record_of, write_config
+from tests.spark.job_runs import run as run_job
 from tests.spark.test_update import points_of
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before():
-    logger = logging.getLogger("kernelcoreset")
-    before = logger.handlers[:], logger.level, logger.propagate
-    yield
-    logger.handlers[:], logger.level, logger.propagate = before
 
 
 def put_file(number, n=100, bad=0):
@@ -40,23 +33,17 @@ def put_file(number, n=100, bad=0):
 
 @pytest.fixture
 def config(spark):
-    Path("job.toml").write_text(
+    write_config(
         '[input]\npath = "HERE/in"\nfeatures = ["x", "y"]\nschema = "id long, x double, y double"\n'
         "options = {maxFilesPerTrigger = 1}\n"
         '[kernel]\nname = "Gaussian"\nsigma = 5.0\n'
         "[coreset]\nk = 3\ncoreset_size = 60\nleaf_size = 100\nseed = 3\n"
         '[cluster]\nn_init = 3\n[store]\npath = "HERE/store"\n[output]\npath = "HERE/out"\n'
-        '[stream]\ncheckpoint = "HERE/checkpoint"\nrefit_batches = 4\nfan_in = 3\n'.replace("HERE", str(Path.cwd()))
+        '[stream]\ncheckpoint = "HERE/checkpoint"\nrefit_batches = 4\nfan_in = 3\n'
     )
 
 
-def run(*overrides):
-    overrides = [text.replace("HERE", os.getcwd()) for text in overrides]
-    return cli.stream_main(["--config", "job.toml", *(part for text in overrides for part in ("--set", text))])
-
-
-def record_of(path="out.run.json"):
-    return json.loads(Path(path).read_text())
+run = functools.partial(run_job, cli.stream_main)
 
 
 def labels(path="out"):

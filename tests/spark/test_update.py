@@ -1,7 +1,6 @@
 """The update job from its command line to its files, night after night, on a real Spark."""
 
-import json
-import logging
+import functools
 import os
 import shutil
 from pathlib import Path
@@ -14,16 +13,10 @@ import pytest
 import kernelcoreset as kc
 from kernelcoreset import cli
 from kernelcoreset.spark.update import newest
+from tests.spark.job_runs import record_of, write_config
+from tests.spark.job_runs import run as run_job
 
 PLACES = np.array([[0.0, 0.0], [9.0, 1.0], [3.0, 20.0]])
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before():
-    logger = logging.getLogger("kernelcoreset")
-    before = logger.handlers[:], logger.level, logger.propagate
-    yield
-    logger.handlers[:], logger.level, logger.propagate = before
 
 
 def points_of(seed, n=200):
@@ -46,22 +39,16 @@ def days(spark):
     """Five days of input and the settings of a job that follows them."""
     for day in range(1, 6):
         put_day(day, day)
-    Path("job.toml").write_text(
+    write_config(
         '[input]\npath = "HERE/days"\nfeatures = ["x", "y"]\n'
         '[kernel]\nname = "Gaussian"\nsigma = 5.0\n'
         "[coreset]\nk = 3\ncoreset_size = 60\nleaf_size = 100\nseed = 3\n"
         "[cluster]\nn_init = 3\n[certificate]\ncenter_sets = 20\n"
-        '[store]\npath = "HERE/store"\n[output]\npath = "HERE/out"\n'.replace("HERE", str(Path.cwd()))
+        '[store]\npath = "HERE/store"\n[output]\npath = "HERE/out"\n'
     )
 
 
-def run(*overrides):
-    overrides = [text.replace("HERE", os.getcwd()) for text in overrides]
-    return cli.update_main(["--config", "job.toml", *(part for text in overrides for part in ("--set", text))])
-
-
-def record_of(path="out.run.json"):
-    return json.loads(Path(path).read_text())
+run = functools.partial(run_job, cli.update_main)
 
 
 def counts_of(record):

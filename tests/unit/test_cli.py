@@ -4,7 +4,6 @@ Spark is not the point here: two modules stand in for kernelcoreset.spark, every
 """
 
 import json
-import logging
 import os
 import re
 import subprocess
@@ -93,15 +92,6 @@ def pipeline(monkeypatch):
     for module in (package, fake, session):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     return fake
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before():
-    """A job sets up the package's logger for its process; other tests want theirs back."""
-    logger = logging.getLogger("kernelcoreset")
-    before = logger.handlers[:], logger.level, logger.propagate
-    yield
-    logger.handlers[:], logger.level, logger.propagate = before
 
 
 def failing_with(pipeline, error):

@@ -99,8 +99,7 @@ def test_what_json_cannot_hold_is_refused_when_it_is_added():
         record_at("r.json").add(thing=object())
 
 
-def test_stages_are_logged(caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("kernelcoreset"), "propagate", True)  # a job before may have turned it off
+def test_stages_are_logged(caplog):
     caplog.set_level(logging.INFO, "kernelcoreset")
     record = record_at("r.json")
     with record.stage("build"):
