@@ -92,7 +92,7 @@ class GraphClusters:
             .agg(F.sum(_WEIGHT).alias("shared"))
         )
         degree = F.sum("shared").over(Window.partitionBy(_SOURCE))
-        found = found.withColumn("degree", degree).join(F.broadcast(clusters), "prediction")
+        found = found.withColumn("degree", degree).join(clusters, "prediction")
         gain = F.expr("(inner + 2 * shared) / (volume + degree) - inner / volume")
         best = found.groupBy(_SOURCE).agg(
             F.max_by("prediction", F.struct(gain, -F.col("prediction"))).alias("prediction")
