@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.kernels.base import Kernel
-from kernelcoreset.kernels.tiles import compiled
+from kernelcoreset.kernels.machine_code import compiled
 
 Indices = NDArray[np.int64]
 

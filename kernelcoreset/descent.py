@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcoreset.kernels.tiles import Floats, compiled
+from kernelcoreset.kernels.machine_code import compiled
+from kernelcoreset.kernels.tiles import Floats
 
 Labels = NDArray[np.int32]
 

@@ -13,7 +13,7 @@ from kernelcoreset.coreset import Coreset
 from kernelcoreset.descent import Labels
 from kernelcoreset.errors import SettingError
 from kernelcoreset.kernels.base import Kernel, check_kernel
-from kernelcoreset.kernels.tiles import compiled
+from kernelcoreset.kernels.machine_code import compiled
 from kernelcoreset.solve import Problem, Solution, _solve, prepare, refuse_too_many
 
 MAX_EXACT_POINTS = 150

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from kernelcoreset.balancing import halve
 from kernelcoreset.checks import Floats
 from kernelcoreset.kernels.base import Kernel
+from kernelcoreset.kernels.machine_code import compiled
 from kernelcoreset.kernels.passes import Cloud
-from kernelcoreset.kernels.tiles import compiled
 from kernelcoreset.seeding import Seeding, seed_pivots
 
 DRAWS = ("ordered", "iid", "uniform")

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.kernels.base import Kernel
+from kernelcoreset.kernels.machine_code import compiled
 from kernelcoreset.kernels.passes import Cloud
-from kernelcoreset.kernels.tiles import TILE, compiled
+from kernelcoreset.kernels.tiles import TILE
 
 
 class Seeding(NamedTuple):

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.descent import COINCIDE, ROUNDING, Labels, add_row, fill_empty
-from kernelcoreset.kernels.tiles import Floats, compiled
+from kernelcoreset.kernels.machine_code import compiled
+from kernelcoreset.kernels.tiles import Floats
 
 
 @compiled()

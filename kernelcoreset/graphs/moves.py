@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Rows, ShortLabels
-from kernelcoreset.kernels.tiles import Floats, compiled
+from kernelcoreset.kernels.machine_code import compiled
+from kernelcoreset.kernels.tiles import Floats
 
 # A gain below this is rounding.
 _ROUNDING = 1e-12

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcoreset.kernels.tiles import TILE, Floats, compiled
+from kernelcoreset.kernels.machine_code import compiled
+from kernelcoreset.kernels.tiles import TILE, Floats
 from kernelcoreset.seeding import pick
 
 Indices = NDArray[np.int64]

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Nodes, Rows, ShortLabels
-from kernelcoreset.kernels.tiles import Floats, compiled
+from kernelcoreset.kernels.machine_code import compiled
+from kernelcoreset.kernels.tiles import Floats
 
 Singles = NDArray[np.float32]
 

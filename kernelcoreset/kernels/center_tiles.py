@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.kernels.machine_code import compiled
 from kernelcoreset.kernels.tiles import _FAST as FAST
-from kernelcoreset.kernels.tiles import Floats, Ints, compiled
+from kernelcoreset.kernels.tiles import Floats, Ints
 
 
 @compiled(fastmath=FAST)

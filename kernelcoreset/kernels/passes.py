@@ -28,6 +28,7 @@ from kernelcoreset.kernels.center_tiles import (
     subtract_projection,
     two_nearest,
 )
+from kernelcoreset.kernels.machine_code import compiled
 from kernelcoreset.kernels.tiles import (
     NORMALIZE,
     TILE,
@@ -35,7 +36,6 @@ from kernelcoreset.kernels.tiles import (
     Floats,
     Ints,
     combine,
-    compiled,
     finish_distances,
     keep_nearest,
     leaf_diagonal,

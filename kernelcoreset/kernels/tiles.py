@@ -7,13 +7,12 @@ A tile is `TILE` points, small enough to stay in the first-level cache. Points c
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from kernelcoreset.kernels.machine_code import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.integer[Any]]
@@ -35,23 +34,6 @@ _LN2_LOW = 1.42860682030941723212e-6
 _ROUND = 6755399441055744.0  # adding and subtracting 1.5 * 2^52 rounds to an integer
 _NOISE = 1e-14
 _FARTHEST = 708.0  # exp(-708) is the last normal number; beyond it a kernel value is zero for every purpose
-
-
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`njit` that keeps its machine code on disk where it can, and compiles in memory where it cannot."""
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            dispatcher = njit(cache=True, **options)(function)
-            folder = dispatcher.stats.cache_path
-            os.makedirs(folder, exist_ok=True)  # for a zipped package numba would only find out while compiling
-            if os.access(folder, os.W_OK):
-                return dispatcher
-        except (RuntimeError, OSError):  # a read-only package, or no home folder: numba has no place to write
-            pass
-        return njit(**options)(function)
-
-    return decorate
 
 
 @compiled(fastmath=_FAST, inline="always")

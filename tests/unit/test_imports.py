@@ -21,10 +21,13 @@ for name in found:
 print(len(found))
 """
 
-ONE_BLOCK = """
-import kernelcoreset, sys
+ONE_FUNCTION = """
+import numpy, kernelcoreset
 assert ".zip" in kernelcoreset.__file__, kernelcoreset.__file__
-print(kernelcoreset.Linear().block([[1.0, 2.0]], [[3.0, 4.0]])[0, 0])
+from kernelcoreset.kernels.tiles import _squared_l2
+out = numpy.empty(1)
+_squared_l2(numpy.array([[1.0], [2.0]]), 0, 1, numpy.array([3.0, 5.0]), out)
+print(out[0])
 """
 
 
@@ -46,14 +49,41 @@ def test_every_module_but_spark_imports_without_pyspark():
     assert int(run(EVERY_MODULE, PYTHONPATH=str(PACKAGE.parent))) >= 15
 
 
-def test_a_zipped_package_without_a_home_compiles_in_memory(tmp_path):
-    # Nothing can be written beside a zip, and /dev/null is no folder, not even for root.
-    archive = tmp_path / "package.zip"
+def zip_package(archive, *extra):
+    archive.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(archive, "w") as zipped:
         for path in PACKAGE.rglob("*.py"):
             zipped.write(path, path.relative_to(PACKAGE.parent))
+        for name in extra:
+            zipped.writestr(name, "")
+    return archive
+
+
+def test_a_zipped_package_without_a_home_compiles_in_memory(tmp_path):
+    # Nothing can be written beside a zip, and /dev/null is no folder, not even for root.
+    archive = zip_package(tmp_path / "package.zip")
     nowhere = {"HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null", "IPYTHONDIR": "/dev/null"}
-    assert run(ONE_BLOCK, PYTHONPATH=str(archive), **nowhere) == "11.0"
+    assert run(ONE_FUNCTION, PYTHONPATH=str(archive), **nowhere) == "13.0"
+
+
+def test_a_zipped_package_is_compiled_once_wherever_it_lies(tmp_path):
+    def machine_code():
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").rglob("*.nbc")}
+
+    def run_from(archive):
+        assert run(ONE_FUNCTION, PYTHONPATH=str(archive), NUMBA_CACHE_DIR=str(tmp_path / "kept")) == "13.0"
+
+    first = zip_package(tmp_path / "one" / "package.zip")
+    run_from(first)
+    compiled = machine_code()
+    assert compiled
+    second = tmp_path / "two" / "package.zip"
+    second.parent.mkdir()
+    second.write_bytes(first.read_bytes())
+    run_from(second)
+    assert machine_code() == compiled
+    run_from(zip_package(tmp_path / "three" / "package.zip", "kernelcoreset/another_file.py"))
+    assert len(machine_code()) == 2 * len(compiled)
 
 
 def test_all_public_names_are_there():
