@@ -11,10 +11,13 @@ prepare_java
 find kernelcoreset -name '*.nb[ic]' -delete
 export NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
+# Compile once, into the cache on disk, before several test processes would all do it at the same time; meanwhile lint
+# and types.
+.venv/bin/python tests/compile_once.py &
+compiling=$!
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
-# Compile once, into the cache on disk, before several test processes would all do it at the same time.
-.venv/bin/python -c 'import numpy, kernelcoreset as kc; x = numpy.eye(4); kc.empirical_error(x, kc.build_coreset(x, 1, kc.Linear(), 2), 1, kc.Linear())'
+wait $compiling
 # A file stays in one process: its tests may share something costly, such as a cluster.
 exec .venv/bin/python -m pytest --numprocesses=2 --dist=loadfile --durations=15 "$@"

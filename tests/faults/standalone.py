@@ -15,7 +15,6 @@ import pyspark
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
 _PATIENCE = 900  # seconds; a step takes a few, but every executor compiles, and the machine may be busy
-_QUIET_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # starts sooner, and leaves the cores to the other processes
 
 
 def wait_until(found, what, job=None):
@@ -75,7 +74,7 @@ class Cluster:
             self._processes.append(
                 subprocess.Popen(
                     [spark_home / "bin" / "spark-class", main_class, *arguments.split()],
-                    env=_environment(SPARK_HOME=str(spark_home), SPARK_DAEMON_JAVA_OPTS=_QUIET_JVM),
+                    env=_environment(SPARK_HOME=str(spark_home)),
                     cwd=self.folder,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -96,8 +95,7 @@ class Job:
             self.process = subprocess.Popen(
                 [
                     *(ROOT / "spark-submit.sh", "--master", cluster.address, *options),
-                    *("--conf", f"spark.ui.port={self._page}", "--driver-java-options", _QUIET_JVM),
-                    *("--conf", f"spark.executor.extraJavaOptions={_QUIET_JVM}"),
+                    *("--conf", f"spark.ui.port={self._page}"),
                     *(ROOT / "jobs" / job, "--config", config),
                 ],
                 env=_environment(PYSPARK_PYTHON=str(cluster.python)),

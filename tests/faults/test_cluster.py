@@ -40,8 +40,8 @@ center_sets = 10
 [spark.conf]
 "spark.sql.files.maxPartitionBytes" = "1m"
 """
-# One row of every file takes a second to read: time to strike while tasks are at work, without a core being busy.
-SLOWLY = f"where = \"id % {ROWS} <> 20000 OR reflect('java.lang.Thread', 'sleep', 1000L) = 'null'\""
+# One row of every file takes some seconds to read: time to strike while tasks are at work, without a core being busy.
+SLOWLY = f"where = \"id % {ROWS} <> 20000 OR reflect('java.lang.Thread', 'sleep', 2500L) = 'null'\""
 
 
 def points_of(generator, rows):
