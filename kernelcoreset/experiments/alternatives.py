@@ -114,10 +114,9 @@ def _at_scale(plan: Plan, table: Table, tweets: data.Prepared) -> None:
         warm = data.twitter_like(tweets.points, 2_000)
         fit_and_label(spark, warm, K, kernel, 100, plan.mllib_features)
         rows = data.twitter_like(tweets.points, plan.mllib_rows)
-        found = fit_and_label(spark, rows, K, kernel, sizes["ours, Spark"], plan.mllib_features)
+        every = max(1, plan.mllib_rows // _MEASURED)
+        found = fit_and_label(spark, rows, K, kernel, sizes["ours, Spark"], plan.mllib_features, every=every)
     for method, (seconds, labelled) in found.items():
-        # The same rows for both: a uniform sample by position, the order of the files being kept.
-        some = np.linspace(0, len(labelled) - 1, min(_MEASURED, len(labelled))).astype(np.int64)
-        cost = rivals.partition_cost(labelled[some, :-1], labelled[some, -1].astype(np.int32), kernel)
+        cost = rivals.partition_cost(labelled[:, :-1], labelled[:, -1].astype(np.int32), kernel)
         if cells[method] not in table:
             table.add({**cells[method].key, **_row([seconds], [cost])})

@@ -35,7 +35,7 @@ class Plan:
     # Figure 1
     error_sizes: tuple[int, ...] = (100, 200, 500, 1000, 2000)
     runs: int = 100
-    tree_runs: int = 25
+    tree_runs: int = 100
     center_sets: int = 500
     spark_size: int = 1000
     spark_runs: int = 3
@@ -55,7 +55,7 @@ class Plan:
     alternative_runs: int = 3
     large_rows: int = 200_000
     large_sizes: tuple[int, ...] = (100, 300)
-    mllib_rows: int = 2_104_094
+    mllib_rows: int = 21_040_936
     mllib_features: int = 64
     # Variations
     variation_runs: int = 20
