@@ -32,6 +32,8 @@ conf/reference.toml lists every setting with its default and reason.
 exit codes: 0 done, 2 bad settings, 3 bad data, 4 something is missing on this machine, 1 anything else
 """
 _FROM_EXECUTOR = re.compile(r"kernelcoreset\.errors\.(\w+): (.+)")
+_NOT_ON_EXECUTOR = re.compile(r"(?:ModuleNotFound|Import)Error: No module named '(\w+)")
+_FROM_PYTHON_WORKER = re.compile(r"thrown from the Python worker.*^(\w[\w.]*: .+)", re.DOTALL | re.MULTILINE)
 _UNREADABLE = re.compile(r"\[FAILED_READ_FILE[A-Z_.]*\] (.+)")
 _EXTRAS = {"matplotlib": "plots", "sklearn": "scikit-learn"}
 _log = logging.getLogger("kernelcoreset")
@@ -163,28 +165,42 @@ def explain(error: BaseException) -> tuple[int, str]:
     text = str(error).strip() or type(error).__name__
     if isinstance(error, KernelCoresetError):
         return _explain_ours(type(error).__name__, text)
-    from_executor = _FROM_EXECUTOR.search(text)
-    if from_executor:  # Spark hands an executor's error on as text
-        return _explain_ours(from_executor[1], from_executor[2])
     if isinstance(error, ImportError):
         missing = (error.name or text).partition(".")[0]
         wanted = f"Environment: {missing} cannot be imported ({text}). Install it with pip install 'kernelcoreset"
         if missing in _EXTRAS:
             return BAD_ENVIRONMENT, f"{wanted}[{_EXTRAS[missing]}]'."
         return BAD_ENVIRONMENT, f"{wanted}[spark]', or use ./spark-submit.sh, which brings it along."
+    if isinstance(error, FileExistsError):
+        return BAD_SETTINGS, f"Bad settings: {text}"
+    if isinstance(error, FileNotFoundError):
+        return BAD_DATA, f"Bad data: {text}"
+    return _explain_spark(text) or (FAILED, f"Failed: {type(error).__name__}: {text.splitlines()[0]}")
+
+
+def _explain_spark(text: str) -> tuple[int, str] | None:
+    """The same for an error that Spark hands on as text, where it is one we know."""
+    ours = _FROM_EXECUTOR.search(text)
+    if ours:
+        return _explain_ours(ours[1], ours[2])
+    not_there = _NOT_ON_EXECUTOR.search(text)
+    if not_there:
+        return BAD_ENVIRONMENT, (
+            f"Environment: the Python of the executors has no module {not_there[1]!r}. Set PYSPARK_PYTHON to one that "
+            "has it, or submit with ./spark-submit.sh --ship-environment."
+        )
     if "JAVA_GATEWAY_EXITED" in text or "JAVA_HOME is not set" in text:
         return BAD_ENVIRONMENT, (
             "Environment: Spark could not start Java. Install Java 17 or 21 and set JAVA_HOME, "
             "or use ./spark-submit.sh, which brings one along."
         )
-    if isinstance(error, FileExistsError):
-        return BAD_SETTINGS, f"Bad settings: {text}"
-    if isinstance(error, FileNotFoundError):
-        return BAD_DATA, f"Bad data: {text}"
     unreadable = _UNREADABLE.search(text)
     if unreadable:
         return BAD_DATA, f"Bad data: {unreadable[1]}"
-    return FAILED, f"Failed: {type(error).__name__}: {text.splitlines()[0]}"
+    worker = _FROM_PYTHON_WORKER.search(text)
+    if worker:  # its traceback ends with what went wrong
+        return FAILED, f"Failed on an executor: {worker[1].splitlines()[0]}"
+    return None
 
 
 def _explain_ours(kind: str, text: str) -> tuple[int, str]:

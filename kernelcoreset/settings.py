@@ -244,7 +244,7 @@ def _refuse_unknown(what: str, prefix: str, found: Iterable[str], known: Iterabl
     for name in found:
         if name not in known:
             meant = _probably_meant(name, known)
-            hint = f"Did you mean `{prefix}{meant}`?" if meant else f"Known: {', '.join(known)}."
+            hint = f"Did you mean `{prefix}{meant}`?" if meant else f"Known: {', '.join(known) or 'none'}."
             raise SettingError(f"Unknown {what} `{prefix}{name}`. {hint}")
 
 

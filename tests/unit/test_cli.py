@@ -210,6 +210,11 @@ FROM_EXECUTOR = (
     "An exception was thrown from the Python worker\nTraceback (most recent call last):\n"
     "kernelcoreset.errors.DataError: `latitude` has 3 bad rows.\n"
 )
+MODULE_MISSING = (
+    "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x.py, line 1\n"
+    "ModuleNotFoundError: No module named 'pyarrow'\n"
+)
+DISK_FULL = MODULE_MISSING.replace("ModuleNotFoundError: No module named 'pyarrow'", "OSError: No space left")
 
 
 @pytest.mark.parametrize(
@@ -224,6 +229,12 @@ FROM_EXECUTOR = (
         (kernelcoreset.KernelCoresetError("odd"), 1, "Failed: odd"),
         (ModuleNotFoundError("No module named 'pandas'", name="pandas"), 4, "Environment: pandas cannot be imported"),
         (RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited"), 4, "Install Java 17 or 21"),
+        (
+            RuntimeError(MODULE_MISSING),
+            4,
+            "Environment: the Python of the executors has no module 'pyarrow'. Set PYSPARK_",
+        ),
+        (RuntimeError(DISK_FULL), 1, "Failed on an executor: OSError: No space left"),
         (RuntimeError("disk\nfull"), 1, "Failed: RuntimeError: disk"),
         (RuntimeError(), 1, "Failed: RuntimeError: RuntimeError"),
         (KeyboardInterrupt(), 1, "Interrupted."),
