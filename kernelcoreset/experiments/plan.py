@@ -58,8 +58,8 @@ class Plan:
     mllib_rows: int = 21_040_936
     mllib_features: int = 64
     # Variations
-    variation_runs: int = 20
-    variation_sets: int = 200
+    variation_runs: int = 100
+    variation_sets: int = 500
     variation_size: int = 1000
     variation_rows: int = 20_000
     largest_rows: int = 1_000_000

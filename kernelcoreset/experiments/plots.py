@@ -69,7 +69,7 @@ def _legend(figure: Any, axis: Any, columns: int) -> None:
 
 
 def _plain_numbers(axis: Any, ticks: Sequence[float]) -> None:
-    axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+    axis.set_xticks(ticks, [f"{tick:,.12g}" for tick in ticks])
     axis.minorticks_off()
 
 
@@ -89,7 +89,9 @@ def plot_error(table: Table, path: Path) -> None:
                 rows = table.where(data=name, kernel=kernel, method=method)
                 if not rows:
                     continue
-                _line(axis, rows, "size", "mean", method, scale=100.0)
+                # The tree lies upon the single draw: hollow and dashed, both are seen.
+                through = {"markerfacecolor": "none", "linestyle": "--", "markersize": 8} if method == "tree" else {}
+                _line(axis, rows, "size", "mean", method, scale=100.0, **through)
                 rows = sorted(rows, key=lambda row: float(row["size"]))
                 low = [100 * max(row["mean"] - row["sd"], row["least"]) for row in rows]
                 high = [100 * (row["mean"] + row["sd"]) for row in rows]
@@ -207,16 +209,15 @@ def plot_variations(table: Table, path: Path) -> None:
         ("k", "k", "clusters k", True),
         ("z", "z", "power z of the distance", False),
         ("dimension", "dimension", "dimension", True),
-        ("points", "points", "points n", True),
+        ("points", "n", "points n", True),
     ]
     for axis, (what, title, label, is_log) in zip(axes.flat, panels, strict=False):
         for method in variations.METHODS:
             _line(axis, table.where(what=what, method=method), "value", "mean", method, scale=100.0)
         size = table.where(what=what)[0]["size"]
         axis.set(title=f"varying {title}, {size:,} coreset points", xlabel=label, ylabel="largest error (%)")
-        axis.set(yscale="log", xscale="log" if is_log else "linear")
+        axis.set(xscale="log" if is_log else "linear")
         _plain_numbers(axis, sorted({row["value"] for row in table.where(what=what)}))
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     for axis, value, label in (
         (axes[1, 1], "mean", "largest error (%)"),
         (axes[1, 2], "found", "runs that find it (%)"),
@@ -225,7 +226,9 @@ def plot_variations(table: Table, path: Path) -> None:
             _line(axis, table.where(what="skew", method=method), "size", value, method, scale=100.0)
         axis.set(xscale="log", xlabel="coreset points", ylabel=label, title="one cluster with 0.1 % of the points")
         _plain_numbers(axis, sorted({row["size"] for row in table.where(what="skew")}))
-    axes[1, 1].set(yscale="log")
-    axes[1, 1].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    errors = axes.flat[:5]
+    for axis in errors:
+        axis.set(yscale="log", ylim=(0.1, 100.0))  # the same everywhere: what matters is how far the lines lie apart
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     _legend(figure, axes[0, 0], 3)
     _save(plt, figure, path)
