@@ -19,8 +19,8 @@ from kernelcoreset.kernels import Kernel
 from kernelcoreset.model import MODEL_FILES
 
 if TYPE_CHECKING:
-    from kernelcoreset.spark.estimator import KernelKMeans, KernelKMeansModel
-    from kernelcoreset.spark.spectral import SpectralClustering
+    from kernelcoreset.spark.coreset_estimator import CoresetEstimator
+    from kernelcoreset.spark.estimator import KernelKMeansModel
 
 _METADATA = "metadata/part-00000"
 
@@ -85,16 +85,16 @@ class ModelWriter(_FolderWriter):
 class EstimatorReader(MLReader):  # type: ignore[type-arg]
     """Reads what `EstimatorWriter` wrote."""
 
-    def __init__(self, cls: type[KernelKMeans] | type[SpectralClustering]) -> None:
+    def __init__(self, cls: type[CoresetEstimator]) -> None:
         super().__init__()
         self.cls = cls
 
-    def load(self, path: str) -> KernelKMeans | SpectralClustering:
+    def load(self, path: str) -> CoresetEstimator:
         """Return the estimator saved at a path."""
         system, folder = open_path(path)
         if _is_model(system, folder):
             raise FormatError(f"{path} holds a fitted model: load it with {self.cls.__name__}Model.load.")
-        estimator: KernelKMeans | SpectralClustering = self.cls()
+        estimator = self.cls()
         _set_params(estimator, _read_metadata(system, folder, path), path)
         return estimator
 
