@@ -109,8 +109,7 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
     2
     """
 
-    _local_files: ClassVar[tuple[str, ...]] = local.MODEL_FILES
-    _from_files: ClassVar[Any] = local.KernelKMeansModel.from_files
+    _local: ClassVar[Any] = local.KernelKMeansModel
 
     def __init__(self, fitted: local.KernelKMeansModel) -> None:
         super().__init__()

@@ -20,7 +20,7 @@ from kernelcoreset.spark.degrees import sample_degrees
 from kernelcoreset.spark.estimator import KernelKMeansModel
 from kernelcoreset.spark.labels import LabelSettings
 from kernelcoreset.spark.leaves import LeafSettings
-from kernelcoreset.spectral import SPECTRAL_FILES, SpectralModel
+from kernelcoreset.spectral import SpectralModel
 
 
 class SpectralClustering(CoresetEstimator):
@@ -115,8 +115,7 @@ class SpectralClusteringModel(KernelKMeansModel):
     2
     """
 
-    _local_files: ClassVar[tuple[str, ...]] = SPECTRAL_FILES
-    _from_files: ClassVar[Any] = SpectralModel.from_files
+    _local: ClassVar[Any] = SpectralModel
 
     localModel: SpectralModel  # type: ignore[assignment]
 
