@@ -196,6 +196,11 @@ class ClusterSettings:
             check_count(f"cluster.{name}", getattr(self, name))
         check_texts("cluster", self, "model_path")
 
+    @property
+    def effort(self) -> dict[str, int]:
+        """How long a fit tries, as the arguments it takes."""
+        return {"n_init": self.n_init, "max_iter": self.max_iter}
+
 
 @dataclass(frozen=True)
 class SpectralSettings:

@@ -87,18 +87,8 @@ def fit_store(
     weight_of: Callable[[str], float] | None = None,
 ) -> Tracked:
     """Return the model of all that is in the store, its clusters named after those of the model before."""
-    coreset = store.result(weight_of=weight_of)
-    wanted = settings.cluster
-    return refit_tracked(
-        coreset,
-        wanted.k,
-        store.kernel,
-        before,
-        z=store.z,
-        n_init=wanted.n_init,
-        max_iter=wanted.max_iter,
-        seed=store.seed,
-    )
+    coreset, wanted = store.result(weight_of=weight_of), settings.cluster
+    return refit_tracked(coreset, wanted.k, store.kernel, before, z=store.z, seed=store.seed, **wanted.effort)
 
 
 def write_model(store: CoresetStore, model: KernelKMeansModel, number: int) -> str:
@@ -143,5 +133,4 @@ def keep_state(store: CoresetStore, settings: Settings, job: str, state: Mapping
 
 def plain_fit(settings: Settings, **more: Any) -> dict[str, Any]:
     """Return what a fit depends on beside the store's content; where it differs from the last time, fit anew."""
-    wanted = settings.cluster
-    return {"k": wanted.k, "n_init": wanted.n_init, "max_iter": wanted.max_iter, **more}
+    return {"k": settings.cluster.k, **settings.cluster.effort, **more}

@@ -185,14 +185,9 @@ def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKM
     if "kernel" not in coreset.settings:
         raise DataError("The coreset does not say which kernel it was built with. Build it with build-coreset.")
     kernel = Kernel.from_dict(coreset.settings["kernel"])
+    wanted = settings.cluster
     model = KernelKMeansModel.fit_coreset(
-        coreset,
-        settings.cluster.k,
-        kernel,
-        z=settings.coreset.z,
-        n_init=settings.cluster.n_init,
-        max_iter=settings.cluster.max_iter,
-        seed=settings.coreset.seed,
+        coreset, wanted.k, kernel, z=settings.coreset.z, seed=settings.coreset.seed, **wanted.effort
     )
     record.add(kernel=repr(kernel), coreset_cost=model.solution.cost, n_iter=model.solution.n_iter)
     if settings.cluster.model_path is not None:
@@ -204,9 +199,7 @@ def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKM
 def cut(coreset: Coreset, settings: Settings, record: RunRecord, degrees: Degrees) -> SpectralModel:
     """Return the spectral clustering of a coreset of the normalized kernel; no rows are read."""
     wanted = settings.cluster
-    model = SpectralModel.fit_coreset(
-        coreset, wanted.k, degrees, n_init=wanted.n_init, max_iter=wanted.max_iter, seed=settings.coreset.seed
-    )
+    model = SpectralModel.fit_coreset(coreset, wanted.k, degrees, seed=settings.coreset.seed, **wanted.effort)
     record.add(normalized_cut=model.normalized_cut)
     if wanted.model_path is not None:
         model.save(wanted.model_path, overwrite=True)
