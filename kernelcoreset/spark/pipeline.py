@@ -18,6 +18,7 @@ from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels import Normalized
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.model import KernelKMeansModel
+from kernelcoreset.model_folder import KeptAsFolder
 from kernelcoreset.record import RunRecord
 from kernelcoreset.sections import InputSettings, OutputSettings
 from kernelcoreset.settings import Settings
@@ -190,9 +191,7 @@ def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKM
         coreset, wanted.k, kernel, z=settings.coreset.z, seed=settings.coreset.seed, **wanted.effort
     )
     record.add(kernel=repr(kernel), coreset_cost=model.solution.cost, n_iter=model.solution.n_iter)
-    if settings.cluster.model_path is not None:
-        model.save(settings.cluster.model_path, overwrite=True)
-        record.add(model=settings.cluster.model_path)
+    save_model(model, settings, record)
     return model
 
 
@@ -201,10 +200,16 @@ def cut(coreset: Coreset, settings: Settings, record: RunRecord, degrees: Degree
     wanted = settings.cluster
     model = SpectralModel.fit_coreset(coreset, wanted.k, degrees, seed=settings.coreset.seed, **wanted.effort)
     record.add(normalized_cut=model.normalized_cut)
-    if wanted.model_path is not None:
-        model.save(wanted.model_path, overwrite=True)
-        record.add(model=wanted.model_path)
+    save_model(model, settings, record)
     return model
+
+
+def save_model(model: KeptAsFolder, settings: Settings, record: RunRecord) -> None:
+    """Save a model where the settings say, if they do."""
+    path = settings.cluster.model_path
+    if path is not None:
+        model.save(path, overwrite=True)
+        record.add(model=path)
 
 
 def assign(
