@@ -20,7 +20,7 @@ from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.model_folder import KeptAsFolder
 from kernelcoreset.record import RunRecord
-from kernelcoreset.sections import InputSettings, OutputSettings
+from kernelcoreset.row_sections import InputSettings, OutputSettings
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct
 from kernelcoreset.spark.columns import Layout, layout_of, quoted, why_bad, with_dimension

@@ -26,7 +26,8 @@ from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files import open_path
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord, log
-from kernelcoreset.sections import RECORD_SCHEMES, InputSettings, OutputSettings, scheme_of
+from kernelcoreset.row_sections import InputSettings, OutputSettings
+from kernelcoreset.sections import RECORD_SCHEMES, scheme_of
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark.columns import Layout, layout_of, refuse_bad_rows, with_dimension
 from kernelcoreset.spark.labels import label_rows

@@ -16,7 +16,7 @@ from kernelcoreset import upkeep
 from kernelcoreset.errors import SettingError
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
-from kernelcoreset.sections import OutputSettings
+from kernelcoreset.row_sections import OutputSettings
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct
 from kernelcoreset.spark.columns import refuse_bad_rows, with_dimension
