@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,30 @@ except ImportError:
 
 class CoresetClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """What the estimators of points have in common: checks of what comes in, and labels by the fitted `model_`."""
+
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:  # noqa: N803
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        points, weights = self._checked(X, sample_weight)
+        n_clusters, size = self._checked_counts()
+        if len(points) < n_clusters:
+            raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
+        self._fit(points, weights, n_clusters, size)
+        return self
+
+    def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
+        """Assumes validated input."""
+        raise NotImplementedError
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
         """Return the cluster of every row of X, shape (n_samples,)."""
@@ -61,20 +85,11 @@ class CoresetClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise SettingError(f"`coreset_size` must be at least n_clusters ({n_clusters}); got {size}.")
         return n_clusters, size
 
-    def _checked_for_fit(
-        self,
-        X: ArrayLike,  # noqa: N803
-        sample_weight: ArrayLike | None,
-    ) -> tuple[Floats, Floats | None, int, int]:
-        """Points, weights, number of clusters and size of the coreset."""
-        points, weights = self._checked(X, sample_weight)
-        n_clusters, size = self._checked_counts()
-        if len(points) < n_clusters:
-            raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
-        return points, weights, n_clusters, size
-
-    def _draw_seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+    def _choose_kernel(self, points: Floats, weights: Floats | None) -> int:
+        """Set `kernel_`, its width chosen from the points, and return the seed of this fit."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed)
+        return seed
 
 
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClusterer):  # type: ignore[misc]
@@ -145,28 +160,13 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> KernelKMeans:  # noqa: N803
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        self
-        """
-        points, weights, n_clusters, size = self._checked_for_fit(X, sample_weight)
-        seed = self._draw_seed()
-        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed)
+    def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
+        seed = self._choose_kernel(points, weights)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
         self.model_ = KernelKMeansModel.fit_coreset(
             coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
         )
         self._measure(points, weights)
-        return self
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return the feature distance of every row of X to every center, shape (n_samples, n_clusters)."""

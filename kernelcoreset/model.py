@@ -1,21 +1,14 @@
-"""What a fit leaves behind: centers that label any point, the coreset they came from, and a folder to keep both in."""
+"""What a fit leaves behind: centers that label any point, and the coreset they came from."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import shutil
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.centers import Centers, Labels
@@ -24,14 +17,14 @@ from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.kernels.combined import Normalized
+from kernelcoreset.model_folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
 from kernelcoreset.solve import Solution, solve
 
-_FORMAT_VERSION = 1
-_ABOUT, _CORESET = MODEL_FILES = ("model.json", "coreset.parquet")
+_CORESET = "coreset.parquet"
 
 
 @dataclass(frozen=True, eq=False)
-class KernelKMeansModel:
+class KernelKMeansModel(KeptAsFolder):
     """A fitted kernel clustering: k centers in the feature space, each a combination of coreset points. Immutable.
 
     Parameters
@@ -54,6 +47,8 @@ class KernelKMeansModel:
     >>> sorted(np.bincount(model.predict(points)).tolist())
     [1000, 1000]
     """
+
+    FILES: ClassVar = (ABOUT, _CORESET)
 
     coreset: Coreset
     kernel: Kernel
@@ -152,23 +147,6 @@ class KernelKMeansModel:
             )
         return KernelKMeansModel.fit_coreset(self.coreset, k, self.kernel, **{"z": self.z, **options})
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the model as a folder: model.json and coreset.parquet, nothing pickled.
-
-        The folder appears whole or not at all. A folder that is there already is kept unless `overwrite`.
-
-        Parameters
-        ----------
-        path : path-like
-        overwrite : bool
-        """
-        write_folder(path, self.to_files(), overwrite)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> KernelKMeansModel:
-        """Return the model that `save` wrote, or raise FormatError saying what is wrong with the folder."""
-        return KernelKMeansModel.from_files(read_folder(path, MODEL_FILES))
-
     def to_files(self) -> dict[str, bytes]:
         """Return the model as two files by name, for storage that is not a local folder."""
         solution = self.solution
@@ -176,24 +154,18 @@ class KernelKMeansModel:
         table = self.coreset.to_arrow()
         table = table.append_column("cluster", pa.array(solution.labels, pa.int32()))
         table = table.append_column("coefficient", pa.array(own, pa.float64()))
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink)
-        parquet = sink.getvalue().to_pybytes()
         about = {
-            "format": _FORMAT_VERSION,
             "k": self.k,
             "z": self.z,
             "kernel": self.kernel.to_dict(),
             "cost": solution.cost,
             "n_iter": solution.n_iter,
             "converged": solution.converged,
-            "sha256": hashlib.sha256(parquet).hexdigest(),
         }
-        about["checksum"] = checksum(about)
-        return {_ABOUT: (json.dumps(about, indent=2) + "\n").encode(), _CORESET: parquet}
+        return pack(about, _CORESET, table)
 
-    @staticmethod
-    def from_files(files: Mapping[str, bytes]) -> KernelKMeansModel:
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> KernelKMeansModel:
         """Return the model that `to_files` gave, or raise FormatError."""
         model = read_clustering(files)
         if isinstance(model.kernel, Normalized):
@@ -203,51 +175,14 @@ class KernelKMeansModel:
 
 def read_clustering(files: Mapping[str, bytes]) -> KernelKMeansModel:
     """Return the model that `to_files` gave, also the one inside a spectral model."""
-    about = read_about(files[_ABOUT])
-    parquet = files[_CORESET]
-    if hashlib.sha256(parquet).hexdigest() != about["sha256"]:
-        raise FormatError(f"{_CORESET} of the model is damaged or truncated: its checksum is wrong. Save it again.")
-    table = pq.read_table(pa.BufferReader(parquet))
+    about = unpack_about(files)
+    table = unpack_table(files, _CORESET, about)
     coreset = Coreset.from_arrow(table)
     labels = table["cluster"].to_numpy().astype(np.int32)
     coefficients = np.zeros((about["k"], len(coreset)))
     coefficients[labels, np.arange(len(coreset))] = table["coefficient"].to_numpy()
     solution = Solution(labels, coefficients, about["cost"], about["n_iter"], about["converged"])
     return KernelKMeansModel(coreset, Kernel.from_dict(about["kernel"]), solution, about["z"])
-
-
-def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes], overwrite: bool) -> None:
-    """Write the files of a model as a folder that appears whole or not at all."""
-    target = Path(path)
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} is there already. Pass overwrite=True, or choose another path.")
-    if target.exists() and not (target / _ABOUT).is_file():
-        raise FileExistsError(f"{target} is there and is not a model; it is left alone. Choose another path.")
-    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    fresh.mkdir(parents=True)
-    try:
-        for name, content in files.items():
-            (fresh / name).write_bytes(content)
-        if target.exists():
-            old = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-            target.rename(old)
-            fresh.rename(target)
-            shutil.rmtree(old)
-        else:
-            fresh.rename(target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)  # gone already unless something failed
-
-
-def read_folder(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, bytes]:
-    """Return the named files of a model's folder, or raise FormatError saying which are missing."""
-    folder = Path(path)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"There is no model folder at {folder}.")
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        raise FormatError(f"{folder} is not a whole model: {' and '.join(missing)} missing. Save it again.")
-    return {name: (folder / name).read_bytes() for name in names}
 
 
 def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:
@@ -261,24 +196,3 @@ def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:
     place = np.empty(k, dtype=np.int32)
     place[order] = np.arange(k, dtype=np.int32)
     return replace(solution, labels=place[solution.labels], coefficients=solution.coefficients[order])
-
-
-def read_about(content: bytes) -> dict[str, Any]:
-    """The checked content of model.json."""
-    try:
-        about = json.loads(content)
-        version = about["format"]
-    except (ValueError, KeyError, TypeError):
-        raise FormatError(f"{_ABOUT} of the model is damaged: it is not what was saved. Save it again.") from None
-    if not isinstance(version, int) or version > _FORMAT_VERSION:
-        raise FormatError(
-            f"The model has format {version}; this version reads up to {_FORMAT_VERSION}. Upgrade kernelcoreset."
-        )
-    if about.pop("checksum", None) != checksum(about):
-        raise FormatError(f"{_ABOUT} of the model is damaged: its checksum is wrong. Save the model again.")
-    return dict(about)
-
-
-def checksum(about: Mapping[str, Any]) -> str:
-    """A checksum of model.json's content, whatever its white space."""
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

@@ -17,14 +17,13 @@ from typing import Any, TypeVar
 
 from kernelcoreset.errors import KernelCoresetError, SettingError
 from kernelcoreset.kernels import Kernel
+from kernelcoreset.row_sections import InputSettings, OutputSettings
 from kernelcoreset.sections import (
     RECORD_SCHEMES,
     CertificateSettings,
     ClusterSettings,
     CoresetSettings,
     GraphSettings,
-    InputSettings,
-    OutputSettings,
     RunSettings,
     SparkSettings,
     SpectralSettings,

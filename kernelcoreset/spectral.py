@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,14 +25,14 @@ from kernelcoreset.errors import FormatError
 from kernelcoreset.kernels.base import Kernel, as_columns, check_kernel
 from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.kernels.tiles import TILE
-from kernelcoreset.model import MODEL_FILES, KernelKMeansModel, read_clustering, read_folder, write_folder
+from kernelcoreset.model import KernelKMeansModel, read_clustering
+from kernelcoreset.model_folder import KeptAsFolder
 
 _DEGREES = "degrees.parquet"
-SPECTRAL_FILES = (*MODEL_FILES, _DEGREES)
 
 
 @dataclass(frozen=True, eq=False)
-class SpectralModel:
+class SpectralModel(KeptAsFolder):
     """A fitted spectral clustering, which labels new points too. Immutable.
 
     Parameters
@@ -51,6 +51,8 @@ class SpectralModel:
     >>> sorted(np.bincount(model.predict(points)).tolist())
     [1000, 1000]
     """
+
+    FILES: ClassVar = (*KernelKMeansModel.FILES, _DEGREES)
 
     clustering: KernelKMeansModel
     degrees: Degrees
@@ -113,21 +115,12 @@ class SpectralModel:
         """Return a model for another k, at most the coreset's, from the kept coreset alone; options as in `solve`."""
         return replace(self, clustering=self.clustering.refit(k, **options))
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the model as a folder: the files of a `KernelKMeansModel` and degrees.parquet, nothing pickled."""
-        write_folder(path, self.to_files(), overwrite)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> SpectralModel:
-        """Return the model that `save` wrote, or raise FormatError saying what is wrong with the folder."""
-        return SpectralModel.from_files(read_folder(path, SPECTRAL_FILES))
-
     def to_files(self) -> dict[str, bytes]:
         """Return the model as files by name, for storage that is not a local folder."""
         return {**self.clustering.to_files(), _DEGREES: self.degrees.to_parquet()}
 
-    @staticmethod
-    def from_files(files: Mapping[str, bytes]) -> SpectralModel:
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> SpectralModel:
         """Return the model that `to_files` gave, or raise FormatError."""
         clustering = read_clustering(files)
         if not isinstance(clustering.kernel, Normalized):

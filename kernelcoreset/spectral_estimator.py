@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from numpy.typing import ArrayLike
-
-from kernelcoreset.choosing import chosen_kernel
+from kernelcoreset.checks import Floats
 from kernelcoreset.degrees import DEGREE_SAMPLE
 from kernelcoreset.estimator import CoresetClusterer
 from kernelcoreset.kernels import Kernel
@@ -82,22 +80,8 @@ class SpectralClustering(CoresetClusterer):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> SpectralClustering:  # noqa: N803
-        """Find the clusters of X.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        self
-        """
-        points, weights, n_clusters, size = self._checked_for_fit(X, sample_weight)
-        seed = self._draw_seed()
-        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed)
+    def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
+        seed = self._choose_kernel(points, weights)
         self.model_ = fit_spectral(
             points,
             n_clusters,
@@ -110,7 +94,6 @@ class SpectralClustering(CoresetClusterer):
             seed=seed,
         )
         self.labels_ = self.model_.predict(points)
-        return self
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model as a folder that `SpectralModel.load` and Spark's face read; nothing is pickled."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from kernelcoreset.checks import check_same_dimension
+from kernelcoreset.checks import check_factor, check_same_dimension
 from kernelcoreset.coreset import Coreset, concatenate, reduce_points
 from kernelcoreset.errors import ConflictError, DataError, FormatError
 from kernelcoreset.files import Folder, is_temporary
-from kernelcoreset.hashtree import Leaf, Node, digest, grow
+from kernelcoreset.hashtree import LEAST_SHARE, Leaf, Node, digest, grow
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.manifest import Manifest, load, manifest_name, newest, versions
 
@@ -133,6 +133,14 @@ class Merger:
     manifest: Manifest
     kernel: Kernel
     recent: Recent
+
+    def weighted_leaves(self, keys: Iterable[str], weight_of: Callable[[str], float] | None) -> list[Leaf]:
+        """Return the leaves of some keys that have rows, each with its factor; those of no weight are left out."""
+        entries = self.manifest.leaves
+        full = [key for key in dict.fromkeys(keys) if entries[key]["file"] is not None]
+        scales = {key: 1.0 if weight_of is None else check_factor(key, weight_of(key)) for key in full}
+        least = LEAST_SHARE * max(scales.values(), default=0.0)
+        return [Leaf(key, entries[key]["content"], scales[key]) for key in full if scales[key] > least]
 
     def result(self, leaves: Sequence[Leaf], size: int) -> Coreset:
         """Return the coreset of some leaves, refined; itself a cached node."""

@@ -12,21 +12,12 @@ from numpy.typing import ArrayLike
 from pyarrow import fs
 
 from kernelcoreset.build import refuse_if_foreign
-from kernelcoreset.checks import (
-    check_at_least,
-    check_count,
-    check_factor,
-    check_key,
-    check_points,
-    check_same_dimension,
-    check_seed,
-)
+from kernelcoreset.checks import check_at_least, check_count, check_key, check_points, check_same_dimension, check_seed
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import ConflictError, DataError, SettingError
 from kernelcoreset.files import Folder
-from kernelcoreset.hashtree import LEAST_SHARE, Leaf
 from kernelcoreset.kernels.base import Kernel, check_kernel
-from kernelcoreset.manifest import Manifest, commit, newest, plain, versions
+from kernelcoreset.manifest import Manifest, base_of_change, commit, newest, plain, versions
 from kernelcoreset.storage import LEAVES, LeafUpdate, Merger, Recent, read_leaf, refuse_unlike, unused_files, write_leaf
 from kernelcoreset.tree import CoresetTree
 
@@ -262,7 +253,9 @@ class CoresetStore:
         if any(entry["file"] for entry in entries.values()):
             self._folder.sync(LEAVES)
         for _ in range(_MOST_ATTEMPTS):
-            base = self._current(touched, new_state is not None, expected_version)
+            base = base_of_change(
+                self._folder, self.path, self._manifest, touched, new_state is not None, expected_version
+            )
             leaves = {key: leaf for key, leaf in base.leaves.items() if key not in touched}
             refuse_unlike(leaves, entries)
             changed = Manifest(
@@ -278,29 +271,6 @@ class CoresetStore:
             f"The store at {self.path} is being changed by others without a pause: {_MOST_ATTEMPTS} attempts failed. "
             "Let one writer make the changes."
         )
-
-    def _current(self, touched: set[str], with_state: bool, expected_version: int | None) -> Manifest:
-        """The newest manifest, if a change worked out for this object's version may be made on top of it."""
-        is_newest = max(versions(self._folder), default=None) == self.version
-        found = self._manifest if is_newest else newest(self._folder)
-        if found is None:
-            raise FileNotFoundError(f"The store at {self.path} is gone.")
-        if expected_version is not None and found.version != expected_version:
-            raise ConflictError(
-                f"The store at {self.path} is at version {found.version}; the change is for version "
-                f"{expected_version}. Open the store again and work the change out anew."
-            )
-        own = self._manifest
-        theirs = [key for key in sorted(touched) if found.leaves.get(key) != own.leaves.get(key)]
-        if with_state and found.state != own.state:
-            theirs.append("the state")
-        if theirs:
-            raise ConflictError(
-                f"Another writer changed {', '.join(theirs[:5])}{' and more' if len(theirs) > 5 else ''} in the store "
-                f"at {self.path} meanwhile (version {found.version}, opened at {own.version}). Open it again and see "
-                "whether the change is still wanted."
-            )
-        return found
 
     # --- leaves ------------------------------------------------------------------------------------------------------
 
@@ -369,21 +339,13 @@ class CoresetStore:
                 f"`size` must be at most the store's leaf_size ({self.leaf_size}); got {size}. Create a store "
                 "with larger leaves for it."
             )
-        leaves = self._weighted_leaves(self.keys() if keys is None else [self._known(key) for key in keys], weight_of)
-        return self._merger.result(leaves, size)
-
-    def _weighted_leaves(self, keys: Iterable[str], weight_of: Callable[[str], float] | None) -> list[Leaf]:
-        entries = self._manifest.leaves
-        full = [key for key in dict.fromkeys(keys) if entries[key]["file"] is not None]
-        scales = {key: 1.0 if weight_of is None else check_factor(key, weight_of(key)) for key in full}
-        least = LEAST_SHARE * max(scales.values(), default=0.0)
-        leaves = [Leaf(key, entries[key]["content"], scales[key]) for key in full if scales[key] > least]
+        leaves = self._merger.weighted_leaves(self.keys() if keys is None else map(self._known, keys), weight_of)
         if not leaves:
             raise DataError(
                 f"A coreset needs at least one row of positive weight; the store at {self.path} has none in the keys "
-                f"asked for (it has {len(entries)} keys). Add data first."
+                f"asked for (it has {len(self._manifest.leaves)} keys). Add data first."
             )
-        return leaves
+        return self._merger.result(leaves, size)
 
     @property
     def _merger(self) -> Merger:

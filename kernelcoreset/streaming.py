@@ -7,7 +7,6 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import Floats, check_count
-from kernelcoreset.choosing import chosen_kernel
 from kernelcoreset.errors import SettingError
 from kernelcoreset.estimator import KernelKMeans
 from kernelcoreset.kernels import Kernel
@@ -21,7 +20,8 @@ class StreamingKernelKMeans(KernelKMeans):
 
     `partial_fit` takes a batch into a `CoresetTree`. The clusters are found anew when labels are asked for and rows
     have come since, or every `refit_every` batches; each time from where they were, so that clusters keep their
-    numbers while they keep their places.
+    numbers while they keep their places. `fit` starts over with the rows it is given, and
+    `partial_fit` may go on from there.
 
     Parameters
     ----------
@@ -79,30 +79,11 @@ class StreamingKernelKMeans(KernelKMeans):
         )
         self.refit_every = refit_every
 
-    def fit(
-        self,
-        X: ArrayLike,  # noqa: N803
-        y: Any = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> StreamingKernelKMeans:
-        """Start over with X, and find its clusters; `partial_fit` may go on from there.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        self
-        """
-        points, weights, _, _ = self._checked_for_fit(X, sample_weight)
-        self._start(points, weights)
+    def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
+        self._start(points, weights, n_clusters, size)
         self._take(points, weights)
         self._refit()
         self._measure(points, weights)
-        return self
 
     def partial_fit(
         self,
@@ -128,7 +109,7 @@ class StreamingKernelKMeans(KernelKMeans):
         if self.refit_every is not None:
             check_count("refit_every", self.refit_every)
         if is_first:
-            self._start(points, weights)
+            self._start(points, weights, *self._checked_counts())
         self._take(points, weights)
         if self.refit_every is not None and self.n_batches_ % self.refit_every == 0:
             self._refit()
@@ -144,11 +125,9 @@ class StreamingKernelKMeans(KernelKMeans):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "tree_")
 
-    def _start(self, points: Floats, weights: Floats | None) -> None:
+    def _start(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         """Forget all rows and clusters, and choose the kernel."""
-        n_clusters, size = self._checked_counts()
-        self._seed = self._draw_seed()
-        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, self._seed)
+        self._seed = self._choose_kernel(points, weights)
         self.tree_ = CoresetTree(n_clusters, self.kernel_, size, z=self.z, seed=self._seed)
         self.n_batches_ = 0
         self._model: KernelKMeansModel | None = None

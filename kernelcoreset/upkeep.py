@@ -7,8 +7,9 @@ there is the old model or the new one.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self, TypeVar
 
 from pyarrow import fs
 
@@ -24,6 +25,26 @@ from kernelcoreset.tracking import Tracked, refit_tracked
 _COMMON = ("job", "features", "weight_col")
 _MODELS = "models"
 _KEPT_MODELS = 2
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What a store remembers for the job that keeps it. Plain data; each job adds its own."""
+
+    run: int = 0
+    """Number of fits."""
+    model: str | None = None
+    fit: Any = None
+    """What the model was fitted with; None where the store has changed since and the job must fit anew."""
+
+    @classmethod
+    def of(cls, store: CoresetStore | None) -> Self:
+        """Return the state that a store holds."""
+        kept = {} if store is None else store.state
+        return cls(**{name: value for name, value in kept.items() if name not in _COMMON})
+
+
+_State = TypeVar("_State", bound=JobState)
 
 
 def find_store(settings: Settings, job: str) -> CoresetStore | None:
@@ -61,11 +82,6 @@ def find_store(settings: Settings, job: str) -> CoresetStore | None:
     return store
 
 
-def own_state(store: CoresetStore | None) -> dict[str, Any]:
-    """Return what a job itself keeps in the state of its store."""
-    return {} if store is None else {name: value for name, value in store.state.items() if name not in _COMMON}
-
-
 def make_store(settings: Settings, kernel: Kernel) -> CoresetStore:
     """Return a new, empty store for the settings."""
     wanted = settings.coreset
@@ -83,25 +99,22 @@ def make_store(settings: Settings, kernel: Kernel) -> CoresetStore:
 def fit_store(
     store: CoresetStore,
     settings: Settings,
+    state: _State,
     before: KernelKMeansModel | None,
+    fit: Any,
     weight_of: Callable[[str], float] | None = None,
-) -> Tracked:
-    """Return the model of all that is in the store, its clusters named after those of the model before."""
-    coreset = store.result(weight_of=weight_of)
-    wanted = settings.cluster
-    return refit_tracked(
-        coreset,
-        wanted.k,
-        store.kernel,
-        before,
-        z=store.z,
-        n_init=wanted.n_init,
-        max_iter=wanted.max_iter,
-        seed=store.seed,
-    )
+) -> tuple[Tracked, _State]:
+    """Return the model of all that is in the store, its clusters named after those of the model before.
+
+    It is written already. The state, which names it and what it was fitted with, is still to be kept.
+    """
+    coreset, wanted = store.result(weight_of=weight_of), settings.cluster
+    tracked = refit_tracked(coreset, wanted.k, store.kernel, before, z=store.z, seed=store.seed, **wanted.effort)
+    run = state.run + 1
+    return tracked, replace(state, run=run, model=_write_model(store, tracked.model, run), fit=fit)
 
 
-def write_model(store: CoresetStore, model: KernelKMeansModel, number: int) -> str:
+def _write_model(store: CoresetStore, model: KernelKMeansModel, number: int) -> str:
     """Write a model into the store's folder under a new name, and return the name."""
     name = f"{_MODELS}/{number:06d}-{uuid.uuid4().hex[:8]}"
     folder = Folder(f"{store.path}/{name}")
@@ -126,22 +139,21 @@ def read_model(store: CoresetStore, name: str | None) -> KernelKMeansModel | Non
         return None
 
 
-def remove_old_models(store: CoresetStore, current: str) -> None:
-    """Remove what crashes left, and all models but the current one and the one before."""
+def remove_old_models(store: CoresetStore, state: JobState) -> None:
+    """Remove what crashes left, and all models but the one that the state names and the one before."""
     folder = Folder(f"{store.path}/{_MODELS}")
     found = folder.system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
-    older = sorted(info.base_name for info in found if f"{_MODELS}/{info.base_name}" < current)
+    older = sorted(info.base_name for info in found if f"{_MODELS}/{info.base_name}" < str(state.model))
     for name in older[: len(older) - _KEPT_MODELS + 1]:
         folder.system.delete_dir(f"{folder.path}/{name}")
 
 
-def keep_state(store: CoresetStore, settings: Settings, job: str, state: Mapping[str, Any], **change: Any) -> None:
+def keep_state(store: CoresetStore, settings: Settings, job: str, state: JobState, **change: Any) -> None:
     """Commit a job's state, and what else is to change with it; with it goes what later runs must have in common."""
     common = {"job": job, "features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
-    store.change(**change, state={**common, **state}, expected_version=store.version)
+    store.change(**change, state={**common, **asdict(state)}, expected_version=store.version)
 
 
 def plain_fit(settings: Settings, **more: Any) -> dict[str, Any]:
     """Return what a fit depends on beside the store's content; where it differs from the last time, fit anew."""
-    wanted = settings.cluster
-    return {"k": wanted.k, "n_init": wanted.n_init, "max_iter": wanted.max_iter, **more}
+    return {"k": settings.cluster.k, **settings.cluster.effort, **more}

@@ -6,16 +6,12 @@ the node's degree, make them a local optimum of the normalized cut.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from kernelcoreset.checks import Floats, check_count, check_seed
 from kernelcoreset.errors import DataError, FormatError, SettingError
@@ -24,10 +20,9 @@ from kernelcoreset.graphs.graph import Graph, as_rows, check_rows
 from kernelcoreset.graphs.moves import fill_components, improve, label_new, measure
 from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, ShortLabels
 from kernelcoreset.graphs.walks import spread_labels
-from kernelcoreset.model import checksum, read_about, read_folder, write_folder
+from kernelcoreset.model_folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
 
-_FORMAT_VERSION = 1
-_ABOUT, _NODES = GRAPH_FILES = ("model.json", "nodes.parquet")
+_NODES = "nodes.parquet"
 # Sweeps end when fewer than this share of the nodes moved.
 _AT_REST = 1e-3
 # Up to so many nodes a sweep looks at all of them: clusters whose volume has changed may draw nodes from anywhere.
@@ -35,7 +30,7 @@ _SWEPT_WHOLE = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class GraphModel:
+class GraphModel(KeptAsFolder):
     """Clusters of a graph's nodes, which label new nodes too. Immutable.
 
     Parameters
@@ -53,6 +48,8 @@ class GraphModel:
     sweeps : int
         Passes of single moves over the whole graph.
     """
+
+    FILES: ClassVar = (ABOUT, _NODES)
 
     labels: Labels
     volumes: Floats
@@ -92,45 +89,28 @@ class GraphModel:
         sums, _, _ = check_rows(rows, shape[1])
         return np.asarray(label_new(rows, sums, self.labels.astype(np.int16), self.volumes.copy(), self.inner.copy()))
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the model as a folder, model.json and nodes.parquet, nothing pickled; whole or not at all."""
-        write_folder(path, self.to_files(), overwrite)
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> GraphModel:
-        """Return the model that `save` wrote, or raise FormatError saying what is wrong with the folder."""
-        return GraphModel.from_files(read_folder(path, GRAPH_FILES))
-
     def to_files(self) -> dict[str, bytes]:
         """Return the model as two files by name, for storage that is not a local folder."""
         weights = np.zeros(len(self.labels))
         weights[self.coreset_nodes] = self.coreset_weights
-        sink = pa.BufferOutputStream()
         table = pa.table({"cluster": pa.array(self.labels, pa.int32()), "coreset_weight": pa.array(weights)})
-        pq.write_table(table, sink)
-        parquet = sink.getvalue().to_pybytes()
-        about: dict[str, Any] = {
-            "format": _FORMAT_VERSION,
+        about = {
             "model": "graph",
             "volumes": self.volumes.tolist(),
             "inner": self.inner.tolist(),
             "hops": self.hops,
             "shift": self.shift,
             "sweeps": self.sweeps,
-            "sha256": hashlib.sha256(parquet).hexdigest(),
         }
-        about["checksum"] = checksum(about)
-        return {_ABOUT: (json.dumps(about, indent=2) + "\n").encode(), _NODES: parquet}
+        return pack(about, _NODES, table)
 
-    @staticmethod
-    def from_files(files: Mapping[str, bytes]) -> GraphModel:
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> GraphModel:
         """Return the model that `to_files` gave, or raise FormatError."""
-        about = read_about(files[_ABOUT])
+        about = unpack_about(files)
         if about.get("model") != "graph":
             raise FormatError("This folder holds another kind of model, not one of a graph.")
-        if hashlib.sha256(files[_NODES]).hexdigest() != about["sha256"]:
-            raise FormatError(f"{_NODES} of the model is damaged or truncated: its checksum is wrong. Save it again.")
-        table = pq.read_table(pa.BufferReader(files[_NODES]))
+        table = unpack_table(files, _NODES, about)
         weights = table["coreset_weight"].to_numpy()
         nodes = np.flatnonzero(weights)
         return GraphModel(

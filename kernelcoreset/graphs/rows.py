@@ -6,7 +6,7 @@ the degrees. A kernel value is a look-up in a row. Nothing here owns a random ge
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,23 +60,29 @@ def rows_of_edges(source: Indices, target: Indices, weights: Floats, n: int) -> 
 
 
 @compiled()
+def turned(starts: Indices, columns: Nodes, values: NDArray[Any], n: int) -> tuple[Indices, Nodes, NDArray[Any]]:
+    """Starts, row numbers and values of n columns, each sorted by row, of a matrix given row by row."""
+    own = np.zeros(n + 1, dtype=np.int64)
+    for e in range(len(columns)):
+        own[columns[e] + 1] += 1
+    for i in range(n):
+        own[i + 1] += own[i]
+    place = own[:-1].copy()
+    indices = np.empty(len(columns), dtype=np.int32)
+    data = np.empty(len(columns), dtype=values.dtype)
+    for i in range(len(starts) - 1):
+        for e in range(starts[i], starts[i + 1]):
+            p = place[columns[e]]
+            place[columns[e]] += 1
+            indices[p] = i
+            data[p] = values[e]
+    return own, indices, data
+
+
+@compiled()
 def transpose(rows: Rows) -> Rows:
     """The transposed square matrix; its rows come out sorted."""
-    n = len(rows.starts) - 1
-    starts = np.zeros(n + 1, dtype=np.int64)
-    for e in range(len(rows.indices)):
-        starts[rows.indices[e] + 1] += 1
-    for i in range(n):
-        starts[i + 1] += starts[i]
-    place = starts[:-1].copy()
-    indices = np.empty(len(rows.indices), dtype=np.int32)
-    data = np.empty(len(rows.indices))
-    for i in range(n):
-        for e in range(rows.starts[i], rows.starts[i + 1]):
-            p = place[rows.indices[e]]
-            place[rows.indices[e]] += 1
-            indices[p] = i
-            data[p] = rows.data[e]
+    starts, indices, data = turned(rows.starts, rows.indices, rows.data, len(rows.starts) - 1)
     return Rows(starts, indices, data)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Nodes, Rows, ShortLabels
+from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, Nodes, Rows, ShortLabels, turned
 from kernelcoreset.kernels.machine_code import compiled
 from kernelcoreset.kernels.tiles import Floats
 
@@ -82,18 +82,7 @@ def walk(rows: Rows, degrees: Floats, nodes: Indices, hops: int, lazy: bool) -> 
 @compiled()
 def meetings(walks: Walks, n: int) -> Walks:
     """The same masses node by node: row i names the walks that end at node i."""
-    starts = np.zeros(n + 1, dtype=np.int64)
-    for e in range(len(walks.nodes)):
-        starts[walks.nodes[e] + 1] += 1
-    for i in range(n):
-        starts[i + 1] += starts[i]
-    place = starts[:-1].copy()
-    walkers, masses = np.empty(len(walks.nodes), dtype=np.int32), np.empty(len(walks.nodes), dtype=np.float32)
-    for r in range(len(walks.starts) - 1):
-        for e in range(walks.starts[r], walks.starts[r + 1]):
-            p = place[walks.nodes[e]]
-            place[walks.nodes[e]] += 1
-            walkers[p], masses[p] = r, walks.masses[e]
+    starts, walkers, masses = turned(walks.starts, walks.nodes, walks.masses, n)
     return Walks(starts, walkers, masses)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -27,30 +25,21 @@ from kernelcoreset.spark.direct import leaves_by_files, plan_runs
 from kernelcoreset.spark.estimator import KernelKMeans
 from kernelcoreset.spark.leaves import LeafSettings
 from kernelcoreset.spark.merge import gather, merge_leaves
+from kernelcoreset.spark.session import session_of
+
+_LOCAL = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",  # it would write over our own
+    "spark.driver.memory": "4g",  # local tasks live in the driver
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",  # fewer calls for rows of few numbers
+}
 
 
-@contextmanager
-def local_session() -> Iterator[SparkSession]:
+def local_session() -> AbstractContextManager[SparkSession]:
     """Give the session there is, or a local one on two cores that is stopped at last."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    is_lent = SparkSession.getActiveSession() is not None
-    builder = SparkSession.builder.appName("experiments")
-    if not is_lent:
-        builder = builder.master("local[2]")
-        for name, value in (
-            ("spark.ui.enabled", "false"),
-            ("spark.ui.showConsoleProgress", "false"),  # it would write over our own
-            ("spark.driver.memory", "4g"),  # local tasks live in the driver
-            ("spark.log.level", "ERROR"),
-            ("spark.sql.execution.arrow.maxRecordsPerBatch", "65536"),  # fewer calls for rows of few numbers
-        ):
-            builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        if not is_lent:
-            spark.stop()
+    return session_of("experiments", _LOCAL if SparkSession.getActiveSession() is None else {})
 
 
 def column_names(d: int) -> list[str]:

@@ -12,6 +12,7 @@ from kernelcoreset.record import RunRecord
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark.graph import BYTES_PER_EDGE, EdgeColumns, cluster_graph
 from kernelcoreset.spark.output import check_output, write_output
+from kernelcoreset.spark.pipeline import save_model
 from kernelcoreset.spark.source import read_input
 
 
@@ -42,9 +43,7 @@ def run(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
         cluster_sizes=np.bincount(model.labels[model.labels >= 0], minlength=model.k),
         nodes_without_edges=int(np.count_nonzero(model.labels < 0)),
     )
-    if settings.cluster.model_path is not None:
-        model.save(settings.cluster.model_path, overwrite=True)
-        record.add(model=settings.cluster.model_path)
+    save_model(model, settings, record)
     labels = found.labels.withColumnRenamed("prediction", settings.output.prediction_col)
     with record.stage("write"):
         write_output(labels, settings.output)

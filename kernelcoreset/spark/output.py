@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from kernelcoreset.errors import SettingError
 from kernelcoreset.files import open_path
 from kernelcoreset.record import local_path
-from kernelcoreset.sections import OutputSettings, scheme_of
+from kernelcoreset.row_sections import OutputSettings
+from kernelcoreset.sections import scheme_of
 from kernelcoreset.spark.columns import quoted
 
 _FILE_FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")

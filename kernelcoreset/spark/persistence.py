@@ -16,11 +16,11 @@ from kernelcoreset import __version__
 from kernelcoreset.errors import FormatError
 from kernelcoreset.files import open_path
 from kernelcoreset.kernels import Kernel
-from kernelcoreset.model import MODEL_FILES
+from kernelcoreset.model import KernelKMeansModel as LocalModel
 
 if TYPE_CHECKING:
-    from kernelcoreset.spark.estimator import KernelKMeans, KernelKMeansModel
-    from kernelcoreset.spark.spectral import SpectralClustering
+    from kernelcoreset.spark.coreset_estimator import CoresetEstimator
+    from kernelcoreset.spark.estimator import KernelKMeansModel
 
 _METADATA = "metadata/part-00000"
 
@@ -85,16 +85,16 @@ class ModelWriter(_FolderWriter):
 class EstimatorReader(MLReader):  # type: ignore[type-arg]
     """Reads what `EstimatorWriter` wrote."""
 
-    def __init__(self, cls: type[KernelKMeans] | type[SpectralClustering]) -> None:
+    def __init__(self, cls: type[CoresetEstimator]) -> None:
         super().__init__()
         self.cls = cls
 
-    def load(self, path: str) -> KernelKMeans | SpectralClustering:
+    def load(self, path: str) -> CoresetEstimator:
         """Return the estimator saved at a path."""
         system, folder = open_path(path)
         if _is_model(system, folder):
             raise FormatError(f"{path} holds a fitted model: load it with {self.cls.__name__}Model.load.")
-        estimator: KernelKMeans | SpectralClustering = self.cls()
+        estimator = self.cls()
         _set_params(estimator, _read_metadata(system, folder, path), path)
         return estimator
 
@@ -111,11 +111,11 @@ class ModelReader(MLReader):  # type: ignore[type-arg]
         system, folder = open_path(path)
         if system.get_file_info(folder).type == fs.FileType.NotFound:
             raise FileNotFoundError(f"There is no model folder at {path}.")
-        names = self.cls._local_files
-        missing = [name for name in names if not _is_file(system, f"{folder}/{name}")]
+        local = self.cls._local
+        missing = [name for name in local.FILES if not _is_file(system, f"{folder}/{name}")]
         if missing:
             raise FormatError(f"{path} is not a whole model: {' and '.join(missing)} missing. Save it again.")
-        model = self.cls(self.cls._from_files({name: _read(system, f"{folder}/{name}") for name in names}))
+        model = self.cls(local.from_files({name: _read(system, f"{folder}/{name}") for name in local.FILES}))
         if _is_file(system, f"{folder}/{_METADATA}"):
             _set_params(model, _read_metadata(system, folder, path), path)
         return model
@@ -153,4 +153,4 @@ def _is_file(system: fs.FileSystem, path: str) -> bool:
 
 
 def _is_model(system: fs.FileSystem, folder: str) -> bool:
-    return all(_is_file(system, f"{folder}/{name}") for name in MODEL_FILES)
+    return all(_is_file(system, f"{folder}/{name}") for name in LocalModel.FILES)

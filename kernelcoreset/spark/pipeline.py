@@ -18,8 +18,9 @@ from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels import Normalized
 from kernelcoreset.kernels.base import Kernel
 from kernelcoreset.model import KernelKMeansModel
+from kernelcoreset.model_folder import KeptAsFolder
 from kernelcoreset.record import RunRecord
-from kernelcoreset.sections import InputSettings, OutputSettings
+from kernelcoreset.row_sections import InputSettings, OutputSettings
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct
 from kernelcoreset.spark.columns import Layout, layout_of, quoted, why_bad, with_dimension
@@ -185,33 +186,30 @@ def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKM
     if "kernel" not in coreset.settings:
         raise DataError("The coreset does not say which kernel it was built with. Build it with build-coreset.")
     kernel = Kernel.from_dict(coreset.settings["kernel"])
+    wanted = settings.cluster
     model = KernelKMeansModel.fit_coreset(
-        coreset,
-        settings.cluster.k,
-        kernel,
-        z=settings.coreset.z,
-        n_init=settings.cluster.n_init,
-        max_iter=settings.cluster.max_iter,
-        seed=settings.coreset.seed,
+        coreset, wanted.k, kernel, z=settings.coreset.z, seed=settings.coreset.seed, **wanted.effort
     )
     record.add(kernel=repr(kernel), coreset_cost=model.solution.cost, n_iter=model.solution.n_iter)
-    if settings.cluster.model_path is not None:
-        model.save(settings.cluster.model_path, overwrite=True)
-        record.add(model=settings.cluster.model_path)
+    save_model(model, settings, record)
     return model
 
 
 def cut(coreset: Coreset, settings: Settings, record: RunRecord, degrees: Degrees) -> SpectralModel:
     """Return the spectral clustering of a coreset of the normalized kernel; no rows are read."""
     wanted = settings.cluster
-    model = SpectralModel.fit_coreset(
-        coreset, wanted.k, degrees, n_init=wanted.n_init, max_iter=wanted.max_iter, seed=settings.coreset.seed
-    )
+    model = SpectralModel.fit_coreset(coreset, wanted.k, degrees, seed=settings.coreset.seed, **wanted.effort)
     record.add(normalized_cut=model.normalized_cut)
-    if wanted.model_path is not None:
-        model.save(wanted.model_path, overwrite=True)
-        record.add(model=wanted.model_path)
+    save_model(model, settings, record)
     return model
+
+
+def save_model(model: KeptAsFolder, settings: Settings, record: RunRecord) -> None:
+    """Save a model where the settings say, if they do."""
+    path = settings.cluster.model_path
+    if path is not None:
+        model.save(path, overwrite=True)
+        record.add(model=path)
 
 
 def assign(

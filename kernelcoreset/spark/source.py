@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.errors import DataError, KernelCoresetError, SettingError
-from kernelcoreset.sections import InputSettings
+from kernelcoreset.row_sections import InputSettings
 
 _DEMO_BLOCK = 65_536
 _CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # how Spark's messages begin

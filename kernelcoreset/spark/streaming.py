@@ -12,20 +12,22 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from kernelcoreset import upkeep
 from kernelcoreset.build import merge_coresets
 from kernelcoreset.coreset import Coreset
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files import open_path
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord, log
-from kernelcoreset.sections import RECORD_SCHEMES, InputSettings, OutputSettings, scheme_of
+from kernelcoreset.row_sections import InputSettings, OutputSettings
+from kernelcoreset.sections import RECORD_SCHEMES, scheme_of
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark.columns import Layout, layout_of, refuse_bad_rows, with_dimension
 from kernelcoreset.spark.labels import label_rows
@@ -43,43 +45,23 @@ from kernelcoreset.spark.pipeline import (
 from kernelcoreset.spark.source import chosen_rows, in_one_line
 from kernelcoreset.store import CoresetStore, LeafUpdate
 from kernelcoreset.store_sections import AVAILABLE_NOW
-from kernelcoreset.upkeep import (
-    find_store,
-    fit_store,
-    keep_state,
-    make_store,
-    own_state,
-    plain_fit,
-    read_model,
-    remove_old_models,
-    write_model,
-)
 
 JOB = "stream"
 _KEPT_SECONDS = 3600.0  # what the store no longer names is removed after that; readers have finished by then
 
 
 @dataclass(frozen=True)
-class StreamState:
-    """What the store remembers for this job. Plain data."""
+class StreamState(upkeep.JobState):
+    """What the store remembers for this job."""
 
     checkpoint: str | None = None
     batch: int = -1
     """The last micro-batch that is in."""
     rows: int = 0
     bad_rows: int = 0
-    run: int = 0
-    """Number of fits."""
-    model: str | None = None
-    fit: Any = None
     fit_batch: int = -1
     fit_time: float = 0.0
     moved: float | None = None
-
-    @staticmethod
-    def of(store: CoresetStore | None) -> StreamState:
-        """Return the state that a store holds."""
-        return StreamState(**own_state(store))
 
 
 def stream(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
@@ -106,7 +88,7 @@ def stream(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
         except KeyboardInterrupt:
             log.info("Stopping; a micro-batch under way comes again next time.")
             query.stop()
-    store = find_store(settings, JOB)
+    store = upkeep.find_store(settings, JOB)
     state = StreamState.of(store)
     batches = state.batch - before.batch
     record.add(
@@ -171,11 +153,11 @@ class BatchTaker:
         wanted = self.settings.input
         layout = layout_of(frame, wanted.features, wanted.weight_col, wanted.id_col)
         # Kept from batch to batch, so that another writer in between is noticed.
-        self._store = self._store or find_store(self.settings, JOB)
+        self._store = self._store or upkeep.find_store(self.settings, JOB)
         known = self._dimension()
         layout = replace(layout, dimension=known) if known is not None else with_dimension(frame, layout)
         if self._store is None:
-            self._store = make_store(self.settings, kernel_of(frame, layout, self.settings))
+            self._store = upkeep.make_store(self.settings, kernel_of(frame, layout, self.settings))
         state = StreamState.of(self._store)
         if batch > state.batch + 1 and state.batch >= 0:
             raise DataError(
@@ -210,7 +192,7 @@ class BatchTaker:
         if found.coresets:
             leaf = LeafUpdate(_one_leaf(found, store, settings), rows=good)
             put, expired = compacted(store, key, leaf, self.settings.stream.fan_in)
-        keep_state(store, self.settings, JOB, asdict(state), put=put, expire=expired)
+        upkeep.keep_state(store, self.settings, JOB, state, put=put, expire=expired)
 
     def _dimension(self) -> int | None:
         found = None if self._store is None else self._current_model(self._store)
@@ -222,34 +204,25 @@ class BatchTaker:
         state, wanted = StreamState.of(store), self.settings.stream
         if not any(store.info(key)["points"] for key in store.keys()):  # noqa: SIM118
             return
-        fit = plain_fit(self.settings)
+        fit = upkeep.plain_fit(self.settings)
         before = self._current_model(store)
         is_due = before is None or state.fit != fit or state.batch - state.fit_batch >= wanted.refit_batches
         if wanted.refit_minutes is not None and state.batch > state.fit_batch:
             is_due = is_due or time.time() - state.fit_time >= 60 * wanted.refit_minutes
         if not is_due:
             return
-        tracked = fit_store(store, self.settings, before)
-        name = write_model(store, tracked.model, state.run + 1)
-        state = replace(
-            state,
-            run=state.run + 1,
-            model=name,
-            fit=fit,
-            fit_batch=state.batch,
-            fit_time=time.time(),
-            moved=tracked.moved,
-        )
-        keep_state(store, self.settings, JOB, asdict(state))
-        self._model = (name, tracked.model)
+        tracked, state = upkeep.fit_store(store, self.settings, state, before, fit)
+        state = replace(state, fit_batch=state.batch, fit_time=time.time(), moved=tracked.moved)
+        upkeep.keep_state(store, self.settings, JOB, state)
+        self._model = (str(state.model), tracked.model)
         log.info("micro-batch %d: model %d, moved %s", state.batch, state.run, tracked.moved)
-        remove_old_models(store, name)
+        upkeep.remove_old_models(store, state)
         store.vacuum(older_than=_KEPT_SECONDS)
 
     def _current_model(self, store: CoresetStore) -> KernelKMeansModel | None:
         name = StreamState.of(store).model
         if name is not None and (self._model is None or self._model[0] != name):
-            found = read_model(store, name)
+            found = upkeep.read_model(store, name)
             self._model = None if found is None else (name, found)
         return None if name is None or self._model is None else self._model[1]
 
@@ -318,7 +291,7 @@ def compacted(store: CoresetStore, key: str, leaf: LeafUpdate, fan_in: int) -> t
 
 def _checked_state(settings: Settings) -> StreamState:
     """The state of the store, if checkpoint and store belong together: otherwise rows would be lost or count twice."""
-    store, checkpoint = find_store(settings, JOB), str(settings.stream.checkpoint)
+    store, checkpoint = upkeep.find_store(settings, JOB), str(settings.stream.checkpoint)
     state = StreamState.of(store)
     if state.checkpoint not in (None, checkpoint):
         raise SettingError(

@@ -12,10 +12,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from kernelcoreset import upkeep
 from kernelcoreset.errors import SettingError
 from kernelcoreset.model import KernelKMeansModel
 from kernelcoreset.record import RunRecord
-from kernelcoreset.sections import OutputSettings
+from kernelcoreset.row_sections import OutputSettings
 from kernelcoreset.settings import Settings
 from kernelcoreset.spark import direct
 from kernelcoreset.spark.columns import refuse_bad_rows, with_dimension
@@ -27,39 +28,19 @@ from kernelcoreset.spark.output import check_output, remove_partitions
 from kernelcoreset.spark.pipeline import check_columns, kernel_of, label_and_write, leaf_settings_of, quarantined
 from kernelcoreset.spark.summary import make_probe
 from kernelcoreset.store import CoresetStore, LeafUpdate
-from kernelcoreset.upkeep import (
-    find_store,
-    fit_store,
-    keep_state,
-    make_store,
-    own_state,
-    plain_fit,
-    read_model,
-    remove_old_models,
-    write_model,
-)
 
 JOB = "update"
 _FILE_BYTES = 32 * 1024**2  # of a file read through Spark: at least so much makes another leaf
 
 
 @dataclass(frozen=True)
-class UpdateState:
-    """What the store remembers for this job. Plain data."""
+class UpdateState(upkeep.JobState):
+    """What the store remembers for this job."""
 
-    run: int = 0
-    model: str | None = None
-    fit: Any = None
-    """What the model was fitted with; None where the store has changed since."""
     pending: list[str] = field(default_factory=list)
     """Keys whose labels are to be written."""
     gone: list[str] = field(default_factory=list)
     """Keys whose labels are to be removed."""
-
-    @staticmethod
-    def of(store: CoresetStore) -> UpdateState:
-        """Return the state that the store holds."""
-        return UpdateState(**own_state(store))
 
 
 @dataclass(frozen=True)
@@ -93,7 +74,7 @@ class Update:
         self.record = record
         self._model: KernelKMeansModel
         with record.stage("look"):
-            self._store = find_store(settings, JOB)
+            self._store = upkeep.find_store(settings, JOB)
             self.input = KeyedInput(spark, settings)
             self.wanted_keys = newest(self.input.parts, settings.update.window)
             self.output = self._checked_output()
@@ -104,7 +85,7 @@ class Update:
         if self._store is None:
             data = self.input.data
             kernel = kernel_of(data.frame, data.layout, self.settings, by_file=data.runs is not None)
-            self._store = make_store(self.settings, kernel)
+            self._store = upkeep.make_store(self.settings, kernel)
         return self._store
 
     def run(self) -> None:
@@ -206,24 +187,22 @@ class Update:
         self._keep(state, put=put, expire=expired)
 
     def _keep(self, state: UpdateState, **change: Any) -> None:
-        keep_state(self.store, self.settings, JOB, asdict(state), **change)
+        upkeep.keep_state(self.store, self.settings, JOB, state, **change)
 
     # --- step 2: model -----------------------------------------------------------------------------------------------
 
     def _fit(self) -> bool:
         state, wanted = UpdateState.of(self.store), self._wanted_fit()
-        before = read_model(self.store, state.model)
+        before = upkeep.read_model(self.store, state.model)
         if state.fit == wanted and before is not None:
             self._model = before
             return False
         with self.record.stage("fit"):
-            tracked = fit_store(self.store, self.settings, before, self._weight_of())
-            name = write_model(self.store, tracked.model, state.run + 1)
+            tracked, state = upkeep.fit_store(self.store, self.settings, state, before, wanted, self._weight_of())
             pending = self.store.keys() if self.settings.update.label == "all" else state.pending
-            state = replace(state, run=state.run + 1, model=name, fit=wanted, pending=pending)
-            self._keep(state)
+            self._keep(replace(state, pending=pending))
             self._model = tracked.model
-            remove_old_models(self.store, name)
+            upkeep.remove_old_models(self.store, state)
         self.record.add(
             kernel=repr(self.store.kernel),
             coreset_points=len(tracked.model.coreset),
@@ -237,7 +216,7 @@ class Update:
     def _wanted_fit(self) -> dict[str, Any]:
         """With labels of all rows asked for now, and not the last time, they are made anew too."""
         wanted = self.settings.update
-        return plain_fit(self.settings, half_life=wanted.half_life, label_all=wanted.label == "all")
+        return upkeep.plain_fit(self.settings, half_life=wanted.half_life, label_all=wanted.label == "all")
 
     def _weight_of(self) -> Callable[[str], float] | None:
         half_life = self.settings.update.half_life

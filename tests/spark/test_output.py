@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kernelcoreset import SettingError
-from kernelcoreset.sections import OutputSettings
+from kernelcoreset.row_sections import OutputSettings
 from kernelcoreset.spark.output import check_output, write_output
 
 
