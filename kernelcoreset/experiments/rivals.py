@@ -122,10 +122,8 @@ def by_sampled_centers(points: Floats, k: int, kernel: Kernel, size: int, seed: 
     for _ in range(_RESTARTS):
         labels = seed_pivots(kernel, cloud, np.ones(len(points)), k, 2.0, generator).nearest
         for _ in range(_MOST_STEPS):
-            sums = np.zeros((k, size))
-            np.add.at(sums, labels, across)
             counts = np.bincount(labels, minlength=k)[:, np.newaxis]
-            means = sums / np.maximum(counts, 1)
+            means = (np.eye(k)[labels].T @ across) / np.maximum(counts, 1)
             coefficients = means @ inverse
             away = np.einsum("cj,cj->c", coefficients, means) - 2.0 * across @ coefficients.T
             away[:, counts[:, 0] == 0] = np.inf
