@@ -56,7 +56,7 @@ class Plan:
     large_rows: int = 200_000
     large_sizes: tuple[int, ...] = (100, 300)
     mllib_rows: int = 21_040_936
-    mllib_features: int = 64
+    mllib_features: int = 32
     # Variations
     variation_runs: int = 100
     variation_sets: int = 500

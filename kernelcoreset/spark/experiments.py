@@ -101,9 +101,8 @@ def fit_and_label(
             return labelled
 
         def theirs() -> DataFrame:
+            # Not cached here: MLlib keeps its input itself, and then checks its numbers once instead of once a pass.
             vectors = random_features(frame, names, kernel.sigma, features)
-            # MLlib reads its input once an iteration: kept in memory or on disk, as its users do.
-            vectors = vectors.cache()
             labelled: DataFrame = KMeans(k=k, seed=0, featuresCol="features").fit(vectors).transform(vectors)
             return labelled
 
