@@ -46,12 +46,13 @@ class ZippedByContent(_ByPath):  # type: ignore[misc]
     def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
         super().__init__(py_func, py_file)
         base = _config.CACHE_DIR or os.path.dirname(super().get_cache_path())
-        self._cache_path: str = os.path.join(base, f"kernelcoreset_{_digest(self._zip_path)}")
+        self._cache_path: str = os.path.join(base, folder_of(self._zip_path))
 
 
 @functools.lru_cache(maxsize=1)
-def _digest(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:32]
+def folder_of(archive: str) -> str:
+    """Return the name of the folder for the machine code of a zipped package."""
+    return f"kernelcoreset_{hashlib.sha256(Path(archive).read_bytes()).hexdigest()[:32]}"
 
 
 @contextmanager

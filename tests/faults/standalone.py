@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,8 @@ import urllib.request
 from pathlib import Path
 
 import pyspark
+
+from kernelcoreset.kernels.machine_code import folder_of
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
@@ -40,6 +43,7 @@ class Cluster:
         self._processes = []
 
     def __enter__(self):
+        self._lend_machine_code()
         try:
             self._start("master", f"--host {HOST} --port {self.port} --webui-port {self.page}")
             wait_until(lambda: self._state() is not None, "the master")
@@ -67,6 +71,27 @@ class Cluster:
         self._processes.append(started.process)
         return started
 
+    def environment(self, **own):
+        """For all processes of the cluster and its jobs: what they compile is kept in a folder of its own."""
+        return _environment(NUMBA_CACHE_DIR=str(self.folder / "machine code"), **own)
+
+    def _lend_machine_code(self):
+        """Give the shipped package what numba has compiled of its sources: three processes would do it again."""
+        submit = [ROOT / "spark-submit.sh", "--master", self.address]
+        for option in ("--version", "--print"):  # the first packs the package, the second names it
+            done = subprocess.run(
+                [*submit, option, ROOT / "jobs" / "run.py"],
+                env=_environment(),
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        (archive,) = re.findall(r"--py-files (\S+)", done.stdout)
+        place = self.folder / "machine code" / folder_of(archive)
+        place.mkdir(parents=True)
+        for kept in (ROOT / "kernelcoreset").rglob("*.nb[ic]"):
+            shutil.copy(kept, place)
+
     def _start(self, kind, arguments, name=""):
         spark_home = Path(pyspark.__file__).parent
         main_class = f"org.apache.spark.deploy.{kind}.{kind.title()}"
@@ -74,7 +99,7 @@ class Cluster:
             self._processes.append(
                 subprocess.Popen(
                     [spark_home / "bin" / "spark-class", main_class, *arguments.split()],
-                    env=_environment(SPARK_HOME=str(spark_home)),
+                    env=self.environment(SPARK_HOME=str(spark_home)),
                     cwd=self.folder,
                     stdout=log,
                     stderr=subprocess.STDOUT,
@@ -98,7 +123,7 @@ class Job:
                     *("--conf", f"spark.ui.port={self._page}"),
                     *(ROOT / "jobs" / job, "--config", config),
                 ],
-                env=_environment(PYSPARK_PYTHON=str(cluster.python)),
+                env=cluster.environment(PYSPARK_PYTHON=str(cluster.python)),
                 cwd=cluster.folder,
                 stdout=output,
                 stderr=subprocess.STDOUT,
