@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ except ImportError:
     ) from None
 
 
-class CoresetClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """What the estimators of points have in common: checks of what comes in, and labels by the fitted `model_`."""
 
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:  # noqa: N803
@@ -49,9 +50,9 @@ class CoresetClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._fit(points, weights, n_clusters, size)
         return self
 
+    @abstractmethod
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
-        """Assumes validated input."""
-        raise NotImplementedError
+        """Set `model_` and what a fit tells besides. Assumes validated input."""
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
         """Return the cluster of every row of X, shape (n_samples,)."""

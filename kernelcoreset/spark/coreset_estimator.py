@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, Self
 
 from pyspark.ml import Estimator
@@ -76,9 +77,9 @@ class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWr
         super().__init__()
         self._setDefault(k=2, kernel=Gaussian(sigma=1.0), nInit=10, maxIter=300, seed=0)
 
+    @abstractmethod
     def _fit_coreset(self, coreset: Coreset, settings: LeafSettings, **options: Any) -> Any:
         """The Spark model of the coreset of all rows; `options` are those of `solve`."""
-        raise NotImplementedError
 
     def _fit(self, dataset: DataFrame) -> Any:
         settings = self._leaf_settings(dataset)
