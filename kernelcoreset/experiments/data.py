@@ -235,8 +235,12 @@ def load(folder: Path, name: str, *, most_rows: int | None = PAPER_ROWS, check_r
             f"cut or changed: get {about.publisher}."
         )
     points = np.concatenate([_features(table, about, source) for table in tables])
-    if not np.isfinite(points).all():
-        raise DataError(f"{' and '.join(source.files)} must hold finite numbers; got missing or infinite ones.")
+    bad = ~np.isfinite(points).all(axis=1)
+    if bad.any():
+        raise DataError(
+            f"{' and '.join(source.files)} must hold finite numbers; got missing or infinite ones in {bad.sum():,} "
+            f"rows, the first of them row {int(bad.argmax()):,}. The copy is changed: get {about.publisher}."
+        )
     if about.standardise:
         spread = points.std(axis=0)
         points = (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -272,7 +276,9 @@ def _read(source: Source, path: Path, about: DataSet) -> pa.Table:
     try:
         return source.read(path)
     except (ValueError, pa.ArrowException) as error:
-        raise DataError(f"{path} cannot be read as {about.title}: {error}. Get {about.publisher}.") from None
+        raise DataError(
+            f"{path} cannot be read as {about.title}: {str(error).rstrip('.')}. Get {about.publisher}."
+        ) from None
 
 
 def _features(table: pa.Table, about: DataSet, source: Source) -> Floats:

@@ -119,7 +119,9 @@ class TestPreparation:
     def test_gaps_are_refused(self, tmp_path):
         table = pa.table({"longitude": [1.0, float("nan")], "latitude": [1.0, 2.0]})
         pq.write_table(table, tmp_path / "twitter_first100k.parquet")
-        with pytest.raises(DataError, match="must hold finite numbers"):
+        with pytest.raises(
+            DataError, match="must hold finite numbers; got missing or infinite ones in 1 rows, the first of them row 1"
+        ):
             data.load(tmp_path, "twitter", check_rows=False)
 
     def test_swapped_coordinates_are_refused(self, tmp_path):
