@@ -19,8 +19,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import datasets, tables
 from kernelcoreset import Gaussian, build_coreset
-from kernelcoreset.kernels.base import as_columns
-from kernelcoreset.kernels.tiles import TILE
+from kernelcoreset.kernels.kernel import as_columns
+from kernelcoreset.kernels.loops.tiles import TILE
 
 K, SIZE = 5, 1000
 MILLIONS = (0.25, 0.5, 1, 2, 4, 8, 16)

@@ -59,7 +59,9 @@ def run(only: list[str] | None = None, write: bool = False) -> int:
             print(" | ".join(map(str, rows[-1])), file=sys.stderr, flush=True)
     about = "Every figure is a ratio of two times or errors of this run; larger is better."
     if write:
-        tables.write_results(RESULT, "Check: small versions of the committed ratios", [about, tables.table(HEADER, rows)])
+        tables.write_results(
+            RESULT, "Check: small versions of the committed ratios", [about, tables.table(HEADER, rows)]
+        )
     else:
         print(tables.table(HEADER, rows))
     return int(worse > 0)
@@ -128,8 +130,9 @@ def labels() -> Iterator[Figure]:
 
 def build() -> Iterator[Figure]:
     """The kernel evaluations of a build (4k pivots a point) over the build itself."""
+    kernel = Gaussian(sigma=3.0)
     for d in (2, 10):
-        points, kernel = blobs(1_000_000, d), Gaussian(sigma=3.0)
+        points = blobs(1_000_000, d)
         pivots = points[:20][None]
         yield (
             f"evaluations / build, d = {d}",
@@ -162,8 +165,9 @@ def spectral() -> Iterator[Figure]:
 
     points, kernel = blobs(3_000, 2), Gaussian(sigma=1.0)
     theirs = SpectralClustering(5, affinity="rbf", gamma=0.5, random_state=0)
-    yield "scikit-learn / ours, 3,000 points", faster(
-        lambda: theirs.fit(points), lambda: fit_spectral(points, 5, kernel, 1000).predict(points), 3
+    yield (
+        "scikit-learn / ours, 3,000 points",
+        faster(lambda: theirs.fit(points), lambda: fit_spectral(points, 5, kernel, 1000).predict(points), 3),
     )
 
 
@@ -204,8 +208,9 @@ def store() -> Iterator[Figure]:
             kept.add(f"{next(names)}", days[0])
             kept.result()
 
-        yield "full build / one more day and its result", faster(
-            lambda: build_coreset(everything, 5, kernel, 500), one_day
+        yield (
+            "full build / one more day and its result",
+            faster(lambda: build_coreset(everything, 5, kernel, 500), one_day),
         )
 
 
@@ -238,13 +243,17 @@ def scan() -> Iterator[Figure]:
 
         estimator = KernelKMeans(k=5, kernel=Gaussian(sigma=3.0), inputCols=["x", "y"], nInit=1)
         model = estimator.fit(frame)
-        yield "summing pass / fit", faster(
-            lambda: frame.mapInArrow(sums, "total double").collect(), lambda: estimator.fit(frame), 3
+        yield (
+            "summing pass / fit",
+            faster(lambda: frame.mapInArrow(sums, "total double").collect(), lambda: estimator.fit(frame), 3),
         )
-        yield "copying pass / transform", faster(
-            lambda: frame.mapInArrow(copies, frame.schema).write.format("noop").mode("overwrite").save(),
-            lambda: model.transform(frame).write.format("noop").mode("overwrite").save(),
-            3,
+        yield (
+            "copying pass / transform",
+            faster(
+                lambda: frame.mapInArrow(copies, frame.schema).write.format("noop").mode("overwrite").save(),
+                lambda: model.transform(frame).write.format("noop").mode("overwrite").save(),
+                3,
+            ),
         )
     spark.stop()
 

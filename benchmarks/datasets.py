@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.paper import data
 from kernelcoreset import DataError, Gaussian, Kernel, Polynomial
-from kernelcoreset.experiments import data
 
 # The kernels of the paper's Table 1.
 PAPER_KERNELS: dict[str, tuple[Kernel, Kernel]] = {

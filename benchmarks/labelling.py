@@ -17,8 +17,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import datasets, tables
 from kernelcoreset import Gaussian, Kernel, Polynomial, build_coreset
-from kernelcoreset.centers import _LABELS_ONLY, ACCURACY, Centers
-from kernelcoreset.solve import solve
+from kernelcoreset.clustering.solve import solve
+from kernelcoreset.labelling.centers import _LABELS_ONLY, ACCURACY, Centers
 
 K, SIZE = 5, 1000
 SLICE = 100_000

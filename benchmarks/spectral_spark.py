@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks import tables
 from benchmarks.twitter_scale import KERNEL, ROWS, record, session, settings_for, whole_job, write_data
-from kernelcoreset.settings import Settings
-from kernelcoreset.spark import pipeline
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.spark.jobs import batch as pipeline
 
 SIZE = 2_000
 

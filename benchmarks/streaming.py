@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 from benchmarks import datasets, tables
 from kernelcoreset import Coreset, CoresetStore, Gaussian, build_coreset, empirical_error
-from kernelcoreset.record import RunRecord
-from kernelcoreset.settings import Settings
-from kernelcoreset.store import LeafUpdate
+from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.store.store import LeafUpdate
 
 K, SIZE, SIGMA = 5, 1000, 50.0
 CENTER_SETS, SEEDS = 100, 2
@@ -97,7 +97,7 @@ def _megabytes(root: int) -> dict[str, float]:
 def follow(settings: Settings, folder: Path) -> tuple[list[dict], Watch]:
     from pyspark.sql import SparkSession
 
-    from kernelcoreset.spark.streaming import stream
+    from kernelcoreset.spark.jobs.stream import stream
 
     builder = SparkSession.builder.master("local[2]").appName("streaming benchmark")
     conf = {
@@ -149,7 +149,7 @@ class _Listener:
 
 def replayed(points: np.ndarray, batches: int, seed: int) -> Coreset:
     """The same store without Spark: what the stream keeps depends on rows, numbers of batches and seed alone."""
-    from kernelcoreset.spark.streaming import compacted, key_of
+    from kernelcoreset.spark.jobs.stream import compacted, key_of
 
     with tempfile.TemporaryDirectory() as folder:
         store = CoresetStore.create(f"{folder}/store", K, Gaussian(SIGMA), SIZE, seed=seed)

@@ -28,9 +28,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import datasets, tables
 from kernelcoreset import Coreset, Gaussian, build_coreset, center_set_costs, draw_center_sets
-from kernelcoreset.record import RunRecord
-from kernelcoreset.settings import Settings
-from kernelcoreset.spark import pipeline
+from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.spark.jobs import batch as pipeline
 
 ROWS = 21_040_936
 FILES = 16

@@ -2,7 +2,7 @@
 
 import sys
 
-from kernelcoreset.cli import assign_main as main
+from kernelcoreset.jobs.cli import assign_main as main
 
 if __name__ == "__main__":
     sys.exit(main())

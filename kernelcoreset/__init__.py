@@ -2,13 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kernelcoreset.build import build_coreset, merge_coresets
-from kernelcoreset.centers import Centers, Labels
-from kernelcoreset.choosing import ChoiceOfK, choose_k, choose_sigma
-from kernelcoreset.coreset import Coreset
-from kernelcoreset.cuts import NormalizedCut, normalized_cut
+from kernelcoreset._version import __version__
+from kernelcoreset.clustering.choosing import ChoiceOfK, choose_k, choose_sigma
+from kernelcoreset.clustering.exact import solve_exact
+from kernelcoreset.clustering.solve import Solution, solve
+from kernelcoreset.coresets.build import build_coreset, merge_coresets
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, empirical_error
+from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import ConflictError, DataError, FormatError, KernelCoresetError, KernelError, SettingError
-from kernelcoreset.exact import solve_exact
 from kernelcoreset.graphs.graph import Graph, graph_normalized_cut
 from kernelcoreset.graphs.model import GraphModel, fit_graph
 from kernelcoreset.kernels import (
@@ -22,20 +24,18 @@ from kernelcoreset.kernels import (
     Polynomial,
     UserKernel,
 )
-from kernelcoreset.model import KernelKMeansModel
-from kernelcoreset.quality import center_set_costs, draw_center_sets, empirical_error
-from kernelcoreset.solve import Solution, solve
-from kernelcoreset.spectral import SpectralModel, fit_spectral
-from kernelcoreset.store import CoresetStore, LeafUpdate
-from kernelcoreset.tree import CoresetTree
+from kernelcoreset.labelling.centers import Centers, Labels
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.spectral.cut import NormalizedCut, normalized_cut
+from kernelcoreset.spectral.model import SpectralModel, fit_spectral
+from kernelcoreset.store.store import CoresetStore, LeafUpdate
 
 if TYPE_CHECKING:
-    from kernelcoreset.estimator import KernelKMeans
-    from kernelcoreset.graphs.estimator import GraphClustering
-    from kernelcoreset.spectral_estimator import SpectralClustering
-    from kernelcoreset.streaming import StreamingKernelKMeans
+    from kernelcoreset.estimators.graph import GraphClustering
+    from kernelcoreset.estimators.kernel_kmeans import KernelKMeans
+    from kernelcoreset.estimators.spectral import SpectralClustering
+    from kernelcoreset.estimators.streaming import StreamingKernelKMeans
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Centers",
@@ -70,6 +70,7 @@ __all__ = [
     "SpectralModel",
     "StreamingKernelKMeans",
     "UserKernel",
+    "__version__",
     "build_coreset",
     "center_set_costs",
     "choose_k",
@@ -89,19 +90,19 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import the scikit-learn faces only when they are asked for: scikit-learn is an extra."""
     if name == "KernelKMeans":
-        from kernelcoreset.estimator import KernelKMeans
+        from kernelcoreset.estimators.kernel_kmeans import KernelKMeans
 
         return KernelKMeans
     if name == "GraphClustering":
-        from kernelcoreset.graphs.estimator import GraphClustering
+        from kernelcoreset.estimators.graph import GraphClustering
 
         return GraphClustering
     if name == "SpectralClustering":
-        from kernelcoreset.spectral_estimator import SpectralClustering
+        from kernelcoreset.estimators.spectral import SpectralClustering
 
         return SpectralClustering
     if name == "StreamingKernelKMeans":
-        from kernelcoreset.streaming import StreamingKernelKMeans
+        from kernelcoreset.estimators.streaming import StreamingKernelKMeans
 
         return StreamingKernelKMeans
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.solve import plain_k_means
+from kernelcoreset.coresets.sampling import merge_picks, pick_evenly, sensitivities
+from kernelcoreset.coresets.seeding import Seeding
+from kernelcoreset.graphs.csr import Indices, Labels, seed_nodes
 from kernelcoreset.graphs.graph import Graph
-from kernelcoreset.graphs.rows import Indices, Labels, seed_nodes
 from kernelcoreset.graphs.walks import Singles, Walks, meet, meetings, walk
-from kernelcoreset.sampling import merge_picks, pick_evenly, sensitivities
-from kernelcoreset.seeding import Seeding
-from kernelcoreset.solve import plain_k_means
 
 MOST_DRAWN = 20_000
 """Coreset nodes at most: the matrix of all their pairs takes 1.6 GB then."""

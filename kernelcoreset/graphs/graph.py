@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, as_numeric, check_count
 from kernelcoreset.errors import DataError, SettingError
-from kernelcoreset.graphs import rows as loops
+from kernelcoreset.graphs import csr as loops
+from kernelcoreset.graphs.csr import Rows
 from kernelcoreset.graphs.moves import measure
-from kernelcoreset.graphs.rows import Rows
 
 MOST_NODES = 2**31 - 1
 MOST_CLUSTERS = 20_000

@@ -16,11 +16,11 @@ import pyarrow as pa
 from kernelcoreset.checks import Floats, check_count, check_seed
 from kernelcoreset.errors import DataError, FormatError, SettingError
 from kernelcoreset.graphs.coreset import MOST_DRAWN, GraphCoreset, build_graph_coreset, cluster_coreset
+from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, ShortLabels
 from kernelcoreset.graphs.graph import Graph, as_rows, check_rows
 from kernelcoreset.graphs.moves import fill_components, improve, label_new, measure
-from kernelcoreset.graphs.rows import UNLABELLED, Indices, Labels, ShortLabels
 from kernelcoreset.graphs.walks import spread_labels
-from kernelcoreset.model_folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
+from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
 
 _NODES = "nodes.parquet"
 # Sweeps end when fewer than this share of the nodes moved.

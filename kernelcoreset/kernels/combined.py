@@ -13,8 +13,8 @@ from numba.core.dispatcher import Dispatcher
 
 from kernelcoreset.checks import check_positive
 from kernelcoreset.errors import FormatError, KernelError, SettingError
-from kernelcoreset.kernels import tiles
-from kernelcoreset.kernels.base import Kernel, ProgramBuilder
+from kernelcoreset.kernels.kernel import Kernel, ProgramBuilder
+from kernelcoreset.kernels.loops import tiles
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from kernelcoreset.checks import check_at_least, check_count, check_positive
 from kernelcoreset.errors import SettingError
-from kernelcoreset.kernels import tiles
-from kernelcoreset.kernels.base import Kernel, ProgramBuilder
+from kernelcoreset.kernels.kernel import Kernel, ProgramBuilder
+from kernelcoreset.kernels.loops import tiles
 
 
 class _Parametric(Kernel):

@@ -3,7 +3,14 @@
 The DataFrame API alone, so that every line runs on classic Spark, on Spark Connect and on serverless clusters.
 """
 
-from kernelcoreset.spark.estimator import KernelKMeans, KernelKMeansModel
-from kernelcoreset.spark.spectral import SpectralClustering, SpectralClusteringModel
+import sys
+
+from kernelcoreset.spark.ml import kernel_kmeans, spectral
+from kernelcoreset.spark.ml.kernel_kmeans import KernelKMeans, KernelKMeansModel
+from kernelcoreset.spark.ml.spectral import SpectralClustering, SpectralClusteringModel
+
+# Pipelines saved by 0.1.0 and earlier name their classes by these module paths; Spark imports what they name.
+sys.modules[f"{__name__}.estimator"] = kernel_kmeans
+sys.modules[f"{__name__}.spectral"] = spectral
 
 __all__ = ["KernelKMeans", "KernelKMeansModel", "SpectralClustering", "SpectralClusteringModel"]

@@ -13,10 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType
 
-from kernelcoreset.coreset import Coreset, concatenate, reduce_points
-from kernelcoreset.spark import direct
+from kernelcoreset.coresets.coreset import Coreset, concatenate, reduce_points
+from kernelcoreset.spark import scan as direct
 from kernelcoreset.spark.columns import BadRows, selection
-from kernelcoreset.spark.keys import KEY
+from kernelcoreset.spark.jobs.keys import KEY
 from kernelcoreset.spark.leaves import (
     MOST_TASKS,
     LeafBuilder,

@@ -15,13 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
 
-from kernelcoreset.centers import Centers, Labels
-from kernelcoreset.certificate import Probe, Tally
-from kernelcoreset.degrees import Degrees
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.labelling.centers import Centers, Labels
+from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, quoted
-from kernelcoreset.spark.direct import Run, read_columns, run_tasks, runs_of
 from kernelcoreset.spark.leaves import spare_collector
+from kernelcoreset.spark.scan import Run, read_columns, run_tasks, runs_of
+from kernelcoreset.spectral.degrees import Degrees
 
 TALLY = "__kc_tally"
 NOT_LABELLED = Labels(np.full(1, -1, np.int32), np.zeros(1), np.zeros(1), 0.0, 0.0)

@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, MapType, StringType, StructField, StructType
 
-from kernelcoreset.coreset import Coreset
-from kernelcoreset.degrees import Degrees
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.errors import DataError
-from kernelcoreset.kernels.base import Kernel
+from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
-from kernelcoreset.tree import CoresetTree, reduction_seed
+from kernelcoreset.spectral.degrees import Degrees
 
 MOST_TASKS = 2_048
 

@@ -10,11 +10,11 @@ import numpy as np
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from kernelcoreset.certificate import Probe, Tally
-from kernelcoreset.model import KernelKMeansModel
+from kernelcoreset.labelling.certificate import Probe, Tally
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark.columns import quoted
-from kernelcoreset.spark.direct import Run
 from kernelcoreset.spark.labels import TALLY, LabelSettings, label_rows
+from kernelcoreset.spark.scan import Run
 
 _CENTER_SETS = 100
 _PROBED_ROWS = 200_000  # rows the certificate is measured on, about; more would slow the labelling down

@@ -7,9 +7,11 @@ import os
 import signal
 from pathlib import Path
 
-from kernelcoreset.files import Folder
-from kernelcoreset.spark import pipeline, streaming, update
-from kernelcoreset.spark.streaming import BatchTaker
+from kernelcoreset.files.paths import Folder
+from kernelcoreset.spark.jobs import batch as pipeline
+from kernelcoreset.spark.jobs import stream as streaming
+from kernelcoreset.spark.jobs import update
+from kernelcoreset.spark.jobs.stream import BatchTaker
 
 
 def arm(point, log):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from kernelcoreset.kernels.machine_code import folder_of
+from kernelcoreset.kernels.jit import folder_of
 
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 import kernelcoreset as kc
-from kernelcoreset import files, hashtree
+from kernelcoreset.files import paths as files
+from kernelcoreset.store import key_tree
 
 KERNEL = kc.Gaussian(sigma=1.0)
 KEYS = [f"2024-01-{day:02}" for day in range(1, 7)]
@@ -120,7 +121,7 @@ def in_a_fork(work):
 
 def main():
     folder = Path(sys.argv[1])
-    hashtree.MOST_LEAVES = 2
+    key_tree.MOST_LEAVES = 2
     live(folder / "undisturbed")
     expected = describe(folder / "undisturbed")
     step, differing, ended = 0, [], -signal.SIGKILL

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kernelcoreset.model import KernelKMeansModel
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from tests.environments import lend_packages, make_environment
 from tests.faults.standalone import Cluster, listed_processes, wait_until
 

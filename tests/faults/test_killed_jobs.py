@@ -50,9 +50,9 @@ CHILD = """
 import os, sys
 job, point, log, batch, wait = sys.argv[1:]
 from tests.faults import killing
-from kernelcoreset import cli
+from kernelcoreset.jobs import cli
 if job == "stream":
-    from kernelcoreset.spark import streaming
+    from kernelcoreset.spark.jobs import stream as streaming
     plain = streaming.BatchTaker
     streaming.BatchTaker = lambda settings: killing.KillingTaker(settings, int(batch), point, log)
 else:
@@ -231,7 +231,7 @@ def test_a_stream_killed_at_every_write(remote, tmp_path):
 WITH_SPARK = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from kernelcoreset import cli
+from kernelcoreset.jobs import cli
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()

@@ -54,8 +54,10 @@ def compute():
     median = kc.solve(coreset, 4, kernel, z=1.0, n_init=2, seed=0)
     values["k-median"] = {"coreset": coreset_values(coreset), "cost": median.cost}
     values["eps"] = {"size": len(kc.build_coreset(data, 5, kernel, eps=0.05, seed=0))}
-    halves = [kc.build_coreset(half, 5, kernel, 80, seed=s, ids=i) for s, half, i in
-              ((0, data[:1500], ids[:1500]), (1, data[1500:], ids[1500:]))]
+    halves = [
+        kc.build_coreset(half, 5, kernel, 80, seed=s, ids=i)
+        for s, half, i in ((0, data[:1500], ids[:1500]), (1, data[1500:], ids[1500:]))
+    ]
     values["merged"] = {"coreset": coreset_values(kc.merge_coresets(halves, 5, kernel, 80, seed=2))}
     tree = kc.CoresetTree(5, kernel, 50, chunk_size=400, fan_in=2, seed=5)
     for start in range(0, len(data), 700):

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcoreset.centers import _LABELS_ONLY, ACCURACY, Centers
-from kernelcoreset.compression import compress, kernel_noise, pick_landmarks
-from kernelcoreset.kernels.base import as_columns
-from kernelcoreset.kernels.passes import Cloud, Nearest
+from kernelcoreset.kernels.kernel import as_columns
+from kernelcoreset.kernels.loops.passes import Cloud, Nearest
+from kernelcoreset.labelling.centers import _LABELS_ONLY, ACCURACY, Centers
+from kernelcoreset.labelling.landmarks import compress, kernel_noise, pick_landmarks
 from tests import naive_centers
 from tests.cases import KERNELS, some_points
 

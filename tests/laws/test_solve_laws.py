@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelcoreset import Coreset, Gaussian, Laplacian, Linear, Polynomial
-from kernelcoreset.descent import descend_means
-from kernelcoreset.exact import solve_exact
-from kernelcoreset.solve import solve
-from kernelcoreset.weiszfeld import descend_centers
+from kernelcoreset.clustering.exact import solve_exact
+from kernelcoreset.clustering.lloyd import descend_means
+from kernelcoreset.clustering.solve import solve
+from kernelcoreset.clustering.weiszfeld import descend_centers
 from tests import naive_solve
 
 KERNELS = st.sampled_from([Linear(), Gaussian(sigma=1.0), Laplacian(sigma=1.0), Polynomial(degree=2, c=1.0)])

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kernelcoreset as kc
-from kernelcoreset.degrees import ACCURACY, Degrees
 from kernelcoreset.kernels import Normalized
+from kernelcoreset.spectral.degrees import ACCURACY, Degrees
 from tests import naive_spectral
 from tests.cases import KERNELS, point_sets, some_points
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pyarrow.fs import _MockFileSystem
 
 import kernelcoreset as kc
-from kernelcoreset import hashtree
+from kernelcoreset.store import key_tree
 from tests.cases import LARGEST_SCORE, some_points, standard_scores
 
 KERNEL = kc.Gaussian(sigma=1.0)
@@ -47,7 +47,7 @@ def apply(store, changes):
 @given(CHANGES, st.integers(1, 4), st.randoms())
 @settings(max_examples=30)
 def test_only_the_content_decides(changes, most_leaves, shuffler):
-    hashtree.MOST_LEAVES, before = most_leaves, hashtree.MOST_LEAVES
+    key_tree.MOST_LEAVES, before = most_leaves, key_tree.MOST_LEAVES
     try:
         store = in_memory(4, leaf_size=6)
         there = apply(store, changes)
@@ -62,13 +62,13 @@ def test_only_the_content_decides(changes, most_leaves, shuffler):
         assert store.result().to_bytes() == fresh.result().to_bytes()
         assert set(store._merger.files()) == set(fresh._merger.files())
     finally:
-        hashtree.MOST_LEAVES = before
+        key_tree.MOST_LEAVES = before
 
 
 @given(CHANGES, st.integers(1, 4), st.lists(st.sampled_from([0.0, 0.25, 1.0, 3.0]), min_size=12, max_size=12))
 @settings(max_examples=30)
 def test_no_row_is_lost_or_counted_twice(changes, most_leaves, factors):
-    hashtree.MOST_LEAVES, before = most_leaves, hashtree.MOST_LEAVES
+    key_tree.MOST_LEAVES, before = most_leaves, key_tree.MOST_LEAVES
     try:
         store = in_memory(1_000)  # room for all rows, so that each must come out
         factor = dict(zip(KEYS, factors, strict=True))
@@ -82,11 +82,11 @@ def test_no_row_is_lost_or_counted_twice(changes, most_leaves, factors):
         found, expected = (table[np.lexsort(table[:, :2].T)] for table in (found, expected))
         np.testing.assert_allclose(found, expected, rtol=1e-8)
     finally:
-        hashtree.MOST_LEAVES = before
+        key_tree.MOST_LEAVES = before
 
 
 def test_every_cost_is_unbiased(monkeypatch):
-    monkeypatch.setattr(hashtree, "MOST_LEAVES", 2)
+    monkeypatch.setattr(key_tree, "MOST_LEAVES", 2)
     days = {f"day {i}": some_points(30, 2, seed=i) for i in range(12)}
     factor = {key: 0.8**i for i, key in enumerate(days)}
     points = np.concatenate(list(days.values()))

@@ -28,7 +28,7 @@ def labels_of(frame):
 
 def jobs(spark):
     """All jobs by their settings, through Spark and by the direct scan, and a failing one."""
-    from kernelcoreset import cli
+    from kernelcoreset.jobs import cli
 
     found = {}
     for scan in ("spark", "direct"):
@@ -86,7 +86,7 @@ def estimator(spark):
 def spectral(spark):
     """Spectral clustering by the job and by the Estimator."""
     import kernelcoreset as kc
-    from kernelcoreset import cli
+    from kernelcoreset.jobs import cli
     from kernelcoreset.spark import SpectralClustering, SpectralClusteringModel
 
     code = cli.spectral_main(["--config", "job.toml", "--set", "kernel.sigma=3.0", "--set", "output.path=spectral"])

@@ -11,9 +11,10 @@ from chispa import assert_df_equality
 from pyspark.errors import PythonException
 
 from kernelcoreset import Coreset, DataError, SettingError
-from kernelcoreset.record import RunRecord
-from kernelcoreset.settings import Settings
-from kernelcoreset.spark import direct, pipeline
+from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.spark import scan as direct
+from kernelcoreset.spark.jobs import batch as pipeline
 from tests.spark.conftest import table_of
 
 

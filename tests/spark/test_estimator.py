@@ -261,7 +261,7 @@ def test_damaged_models(spark, model, file, content, message):
 def test_what_is_saved_can_be_read_by_people(spark, model):
     model.save("model")
     metadata = json.loads(Path("model/metadata/part-00000").read_text())
-    assert metadata["class"] == "kernelcoreset.spark.estimator.KernelKMeansModel"
+    assert metadata["class"] == "kernelcoreset.spark.KernelKMeansModel"
     assert metadata["paramMap"]["inputCols"] == ["x", "y"]
 
 

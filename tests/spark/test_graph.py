@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kernelcoreset import DataError, Graph, SettingError, cli, fit_graph
+from kernelcoreset import DataError, Graph, SettingError, fit_graph
 from kernelcoreset.graphs.model import GraphModel
+from kernelcoreset.jobs import cli
 from kernelcoreset.spark.graph import EdgeColumns, cluster_graph
 
 K = 3

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import kernelcoreset as kc
-from kernelcoreset import cli
-from kernelcoreset.settings import Settings
-from kernelcoreset.spark.source import demo_points, read_input
+from kernelcoreset.jobs import cli
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.spark.jobs.input import demo_points, read_input
 from tests.spark.conftest import table_of
 from tests.spark.job_runs import record_of, run, write_config
 
@@ -261,7 +261,7 @@ def test_a_job_stops_the_session_it_started(tmp_path):
         '[coreset]\nk = 3\ncoreset_size = 50\n[output]\npath = "out"\n[spark.conf]\nspark.ui.enabled = false\n'
     )
     program = (
-        "import sys; from kernelcoreset.cli import run_main; code = run_main(['--config', 'job.toml'])\n"
+        "import sys; from kernelcoreset.jobs.cli import run_main; code = run_main(['--config', 'job.toml'])\n"
         "from pyspark.sql import SparkSession; print('session:', SparkSession.getActiveSession()); sys.exit(code)"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MASTER": "local[1]"}

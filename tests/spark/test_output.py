@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kernelcoreset import SettingError
-from kernelcoreset.row_sections import OutputSettings
-from kernelcoreset.spark.output import check_output, write_output
+from kernelcoreset.jobs.settings.rows import OutputSettings
+from kernelcoreset.spark.jobs.output import check_output, write_output
 
 
 def fail(batches):

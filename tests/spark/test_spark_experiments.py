@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from benchmarks.paper.error import tree_coreset
+from benchmarks.paper.rivals import partition_cost
+from benchmarks.paper.spark import fit_and_label, spark_coresets
 from kernelcoreset import Gaussian
-from kernelcoreset.experiments.error import tree_coreset
-from kernelcoreset.experiments.rivals import partition_cost
-from kernelcoreset.spark.experiments import fit_and_label, spark_coresets
 
 
 def test_the_tree_without_spark_gives_what_spark_gives(spark, points):

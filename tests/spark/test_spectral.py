@@ -11,9 +11,9 @@ from pyspark.ml.feature import VectorAssembler
 from sklearn.metrics import adjusted_rand_score
 
 import kernelcoreset as kc
-from kernelcoreset import cli
-from kernelcoreset.degrees import Degrees
+from kernelcoreset.jobs import cli
 from kernelcoreset.spark import KernelKMeansModel, SpectralClustering, SpectralClusteringModel
+from kernelcoreset.spectral.degrees import Degrees
 from tests.spark.job_runs import record_of, run, write_config
 
 KERNEL = kc.Gaussian(sigma=0.4)

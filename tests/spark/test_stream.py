@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kernelcoreset as kc
-from kernelcoreset import cli
-from kernelcoreset.spark.streaming import compacted, key_of
+from kernelcoreset.jobs import cli
+from kernelcoreset.spark.jobs.stream import compacted, key_of
 from tests.spark.job_runs import record_of, write_config
 from tests.spark.job_runs import run as run_job
 from tests.spark.test_update import points_of

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import kernelcoreset as kc
-from kernelcoreset import cli
-from kernelcoreset.spark.update import newest
+from kernelcoreset.jobs import cli
+from kernelcoreset.spark.jobs.update import newest
 from tests.spark.job_runs import record_of, write_config
 from tests.spark.job_runs import run as run_job
 

@@ -17,8 +17,8 @@ from kernelcoreset import (
     build_coreset,
     merge_coresets,
 )
-from kernelcoreset.kernels.base import as_columns
-from kernelcoreset.sampling import draw_sample
+from kernelcoreset.coresets.sampling import draw_sample
+from kernelcoreset.kernels.kernel import as_columns
 from tests import naive
 from tests.cases import read_only, some_points, spaced_out
 

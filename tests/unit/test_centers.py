@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from kernelcoreset import DataError, Gaussian, KernelError, Linear, Polynomial, SettingError, UserKernel
-from kernelcoreset import centers as centers_module
-from kernelcoreset.centers import ACCURACY, Centers
-from kernelcoreset.compression import cheapest, kernel_noise, pick_landmarks
+from kernelcoreset.labelling import centers as centers_module
+from kernelcoreset.labelling.centers import ACCURACY, Centers
+from kernelcoreset.labelling.landmarks import cheapest, kernel_noise, pick_landmarks
 from tests import naive_centers
 from tests.cases import KERNELS, read_only, some_points, spaced_out
 from tests.user_kernels import ill, rational

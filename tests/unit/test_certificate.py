@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelcoreset import Gaussian, Linear, certificate
-from kernelcoreset.certificate import Probe, Tally
+from kernelcoreset import Gaussian, Linear
+from kernelcoreset.labelling import certificate
+from kernelcoreset.labelling.certificate import Probe, Tally
 from tests import naive
 
 KERNEL = Gaussian(sigma=2.0)

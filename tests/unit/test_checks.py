@@ -19,7 +19,7 @@ from kernelcoreset.checks import (
     check_seed,
     check_weights,
 )
-from kernelcoreset.kernels.base import check_kernel
+from kernelcoreset.kernels.kernel import check_kernel
 from tests.cases import read_only
 
 # --- points ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import kernelcoreset as kc
-from kernelcoreset.choosing import weighted_rand_index
+from kernelcoreset.clustering.choosing import weighted_rand_index
 
 
 def groups(count, n=300, apart=9.0, seed=0):

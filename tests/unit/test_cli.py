@@ -18,9 +18,10 @@ import pyarrow as pa
 import pytest
 
 import kernelcoreset
-from kernelcoreset import Coreset, DataError, FormatError, KernelError, SettingError, cli
-from kernelcoreset.model import KernelKMeansModel
-from kernelcoreset.solve import Solution
+from kernelcoreset import Coreset, DataError, FormatError, KernelError, SettingError
+from kernelcoreset.clustering.solve import Solution
+from kernelcoreset.jobs import cli
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
 ROOT = Path(__file__).parents[2]
 MAINS = {
@@ -53,7 +54,7 @@ def pipeline(monkeypatch):
     """Stand-ins for kernelcoreset.spark: results known beforehand, real files, and a note of what was called."""
     known = Coreset([[0.0], [1.0], [9.0]], [100.0, 200.0, 100.0])
     solution = Solution(np.array([0, 0, 1], np.int32), np.array([[0.3, 0.7, 0.0], [0.0, 0.0, 1.0]]), 0.5, 2, True)
-    fake = ModuleType("kernelcoreset.spark.pipeline")
+    fake = ModuleType("kernelcoreset.spark.jobs.batch")
     fake.calls = []
 
     def plan(spark, settings):
@@ -78,7 +79,7 @@ def pipeline(monkeypatch):
 
     fake.check = lambda spark, settings: None
     fake.plan, fake.build, fake.cluster, fake.assign = plan, build, cluster, assign
-    session = ModuleType("kernelcoreset.spark.session")
+    session = ModuleType("kernelcoreset.spark.jobs.session")
 
     @contextmanager
     def open_session(settings, opening=None):
@@ -88,8 +89,9 @@ def pipeline(monkeypatch):
 
     session.open_session = open_session
     package = ModuleType("kernelcoreset.spark")
-    package.pipeline, package.session = fake, session
-    for module in (package, fake, session):
+    jobs = ModuleType("kernelcoreset.spark.jobs")
+    package.jobs, jobs.batch, jobs.session = jobs, fake, session
+    for module in (package, jobs, fake, session):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     return fake
 
@@ -338,7 +340,7 @@ def test_arrow_errors_while_writing_a_failure_do_not_hide_it(config, pipeline, c
     def no_file_system(uri):
         raise pa.ArrowInvalid("no such store")
 
-    monkeypatch.setattr("kernelcoreset.record._file_system", no_file_system)
+    monkeypatch.setattr("kernelcoreset.jobs.record._file_system", no_file_system)
     failing_with(pipeline, DataError("first trouble"))
     assert cli.run_main(["--config", config, "--set", "run.record=s3://b/r.json"]) == 3
     assert "no such store" in capsys.readouterr().err

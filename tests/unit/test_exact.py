@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kernelcoreset import Coreset, Gaussian, Laplacian, Linear, Polynomial, SettingError
-from kernelcoreset.exact import _log10_partitions, solve_exact
-from kernelcoreset.solve import solve
+from kernelcoreset.clustering.exact import _log10_partitions, solve_exact
+from kernelcoreset.clustering.solve import solve
 from tests import naive_solve
 
 KERNELS = [Linear(), Gaussian(sigma=0.7), Laplacian(sigma=1.0), Polynomial(degree=2)]
@@ -41,8 +41,8 @@ def test_nine_points_four_clusters():
 
 def test_finds_what_a_poor_start_misses():
     # Handed a bad incumbent, the search must leave it: the bound may not lean on `solve`.
-    from kernelcoreset.exact import _search
-    from kernelcoreset.solve import Solution, prepare
+    from kernelcoreset.clustering.exact import _search
+    from kernelcoreset.clustering.solve import Solution, prepare
 
     generator = np.random.default_rng(4)
     points, weights = generator.normal(size=(12, 2)), generator.exponential(size=12)

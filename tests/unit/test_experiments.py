@@ -3,7 +3,6 @@
 import functools
 import os
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.paper import __main__ as command
+from benchmarks.paper import claims, data, error, kmeans, rivals, variations
+from benchmarks.paper.cells import Cell, OutOfTime, Table, run_cells
+from benchmarks.paper.plan import Plan, quick
 from kernelcoreset import DataError, FormatError, Gaussian, Linear, Polynomial
-from kernelcoreset.coreset import Coreset
-from kernelcoreset.experiments import __main__ as command
-from kernelcoreset.experiments import claims, data, error, kmeans, rivals, variations
-from kernelcoreset.experiments.cells import Cell, OutOfTime, Table, run_cells
-from kernelcoreset.experiments.plan import Plan, quick
+from kernelcoreset.coresets.coreset import Coreset
 
 ROOT = Path(__file__).parents[2]
 BESIDE = ROOT.parent / "shared" / "data"
@@ -242,7 +241,7 @@ def done(tmp_path_factory):
     folder, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("out")
     write_parquet(folder, 1_200)
     plan = smallest(folder, out)
-    command.run_experiments(list(command.EXPERIMENTS), plan, "python -m kernelcoreset.experiments all")
+    command.run_experiments(list(command.EXPERIMENTS), plan, "python -m benchmarks.paper all")
     return plan
 
 
@@ -253,7 +252,7 @@ class TestEndToEnd:
                 assert (done.out / f"{name}.{kind}").stat().st_size > 200, (name, kind)
         page = (done.out / "README.md").read_text()
         assert "Figure 1" in page
-        assert page.count("| `python -m kernelcoreset.experiments all` |") == len(command.EXPERIMENTS)
+        assert page.count("| `python -m benchmarks.paper all` |") == len(command.EXPERIMENTS)
         assert len(claims.check_claims(done.out)) == 8
 
     def test_all_cells_of_figure_1(self, done):
@@ -267,15 +266,6 @@ class TestEndToEnd:
             run(done)
         assert before == {name: (done.out / f"{name}.csv").read_bytes() for name in command.EXPERIMENTS}
         assert "left" not in capsys.readouterr().err
-
-
-def test_the_job_and_the_console_script_are_the_same_function():
-    file = ROOT / "jobs" / "experiments.py"
-    scope = {"__name__": "jobs.experiments"}
-    exec(compile(file.read_text(), str(file), "exec"), scope)
-    assert scope["main"] is command.main
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts["kernelcoreset-experiments"] == f"{command.__name__}:main"
 
 
 def test_a_machine_without_matplotlib_says_what_to_install_before_it_measures(tmp_path, capsys, monkeypatch):

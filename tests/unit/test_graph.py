@@ -12,9 +12,9 @@ from sklearn.neighbors import kneighbors_graph
 
 from kernelcoreset import DataError, FormatError, Graph, GraphClustering, SettingError, fit_graph, graph_normalized_cut
 from kernelcoreset.graphs.coreset import build_graph_coreset, coreset_similarities, draw_nodes, leading_vectors
+from kernelcoreset.graphs.csr import seed_nodes
 from kernelcoreset.graphs.model import GraphModel
 from kernelcoreset.graphs.moves import improve, measure
-from kernelcoreset.graphs.rows import seed_nodes
 from kernelcoreset.graphs.walks import meet, meetings, walk
 from tests import naive_graph
 

@@ -24,7 +24,7 @@ print(len(found))
 ONE_FUNCTION = """
 import numpy, kernelcoreset
 assert ".zip" in kernelcoreset.__file__, kernelcoreset.__file__
-from kernelcoreset.kernels.tiles import _squared_l2
+from kernelcoreset.kernels.loops.tiles import _squared_l2
 out = numpy.empty(1)
 _squared_l2(numpy.array([[1.0], [2.0]]), 0, 1, numpy.array([3.0, 5.0]), out)
 print(out[0])

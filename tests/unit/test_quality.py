@@ -17,7 +17,7 @@ from kernelcoreset import (
     draw_center_sets,
     empirical_error,
 )
-from kernelcoreset.quality import relative_errors
+from kernelcoreset.coresets.error import relative_errors
 from tests import naive
 from tests.cases import read_only, some_points, spaced_out
 

@@ -11,8 +11,8 @@ import pytest
 from pyarrow import fs
 
 import kernelcoreset
-from kernelcoreset.record import RunRecord
-from kernelcoreset.settings import Settings
+from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.settings.settings import Settings
 
 TABLES = {"input": {"demo_rows": 100}, "kernel": {"name": "Linear"}, "coreset": {"k": 3, "seed": 5}}
 
@@ -79,7 +79,7 @@ def test_another_scheme_goes_through_pyarrow(tmp_path, monkeypatch):
         asked.append(uri)
         return fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), uri.rpartition("/")[2]
 
-    monkeypatch.setattr("kernelcoreset.record._file_system", from_uri)
+    monkeypatch.setattr("kernelcoreset.jobs.record._file_system", from_uri)
     record_at("s3a://bucket/out.run.json").write()
     assert asked == ["s3://bucket/out.run.json"]
     assert json.loads((tmp_path / "out.run.json").read_text())["status"] == "done"

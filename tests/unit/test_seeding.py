@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from kernelcoreset import Gaussian, KernelError, Linear, Polynomial
-from kernelcoreset.kernels.base import as_columns
-from kernelcoreset.seeding import pick, seed_pivots
+from kernelcoreset.coresets.seeding import pick, seed_pivots
+from kernelcoreset.kernels.kernel import as_columns
 from tests import naive
 from tests.cases import LARGEST_SCORE, some_points, standard_scores
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelcoreset import Gaussian, Linear, SettingError, UserKernel
-from kernelcoreset.settings import Settings
+from kernelcoreset.jobs.settings.settings import Settings
 
 CONF = Path(__file__).parents[2] / "conf"
 LEAST = {"input": {"demo_rows": 100}, "kernel": {"name": "Linear"}, "coreset": {"k": 3}}

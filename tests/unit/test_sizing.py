@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from kernelcoreset import Gaussian, Linear, build_coreset, draw_center_sets, empirical_error
-from kernelcoreset.sizing import theory_draws
+from kernelcoreset.coresets.sizing import theory_draws
 from tests.cases import some_points
 
 KERNEL = Gaussian(sigma=2.0)

@@ -11,9 +11,9 @@ from numba import njit
 from sklearn.cluster import KMeans
 
 from kernelcoreset import Coreset, DataError, Gaussian, Laplacian, Linear, Polynomial, SettingError, UserKernel
-from kernelcoreset.descent import descend_means
-from kernelcoreset.solve import solve
-from kernelcoreset.weiszfeld import best_center
+from kernelcoreset.clustering.lloyd import descend_means
+from kernelcoreset.clustering.solve import solve
+from kernelcoreset.clustering.weiszfeld import best_center
 from tests import naive_solve
 
 
@@ -220,6 +220,6 @@ def test_bad_settings():
 
 
 def test_too_large_a_coreset_is_refused(monkeypatch):
-    monkeypatch.setattr(importlib.import_module("kernelcoreset.solve"), "MAX_POINTS", 2)
+    monkeypatch.setattr(importlib.import_module("kernelcoreset.clustering.solve"), "MAX_POINTS", 2)
     with pytest.raises(DataError, match="at most 2 points, for a matrix of all their distances; got 3"):
         solve(Coreset([[0.0], [1.0], [2.0]], [1.0, 1.0, 1.0]), 1, Linear())

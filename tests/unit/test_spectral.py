@@ -12,8 +12,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kernelcoreset as kc
-from kernelcoreset.degrees import Degrees
 from kernelcoreset.kernels import Normalized
+from kernelcoreset.spectral.degrees import Degrees
 from tests.cases import some_points
 
 

@@ -8,14 +8,14 @@ import pytest
 from pyarrow import fs
 
 import kernelcoreset as kc
-from kernelcoreset import hashtree, manifest, storage
+from kernelcoreset.store import key_tree, leaves, manifest
 from tests.stores import DAYS, day, filled, new_store, same
 
 
 @pytest.fixture(autouse=True)
 def narrow_tree(monkeypatch):
     """A tree of several levels over a few keys."""
-    monkeypatch.setattr(hashtree, "MOST_LEAVES", 3)
+    monkeypatch.setattr(key_tree, "MOST_LEAVES", 3)
 
 
 def test_cached_nodes_are_only_a_cache(tmp_path):
@@ -60,7 +60,7 @@ def test_two_objects_of_one_store(tmp_path):
 
 def test_a_change_that_cannot_win_gives_up(tmp_path, monkeypatch):
     store = filled(tmp_path / "store", DAYS[:1])
-    monkeypatch.setattr("kernelcoreset.store.commit", lambda *_: False)
+    monkeypatch.setattr("kernelcoreset.store.store.commit", lambda *_: False)
     with pytest.raises(kc.ConflictError, match="changed by others without a pause: 50 attempts failed"):
         store.expire(DAYS[0])
 
@@ -187,7 +187,7 @@ def test_a_disk_without_links(tmp_path, monkeypatch):
 
 
 def test_what_was_read_lately_is_kept_within_bounds():
-    recent, made = storage.Recent(most_numbers=100), []
+    recent, made = leaves.Recent(most_numbers=100), []
 
     def read(name, rows):
         def make():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelcoreset as kc
-from kernelcoreset.tracking import match_labels, refit_tracked
+from kernelcoreset.models.tracking import match_labels, refit_tracked
 
 KERNEL = kc.Gaussian(sigma=4.0)
 

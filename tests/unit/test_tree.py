@@ -111,7 +111,7 @@ def test_the_inputs_are_not_changed_nor_kept():
 @pytest.mark.parametrize("fan_in", [2, 3])
 def test_the_number_of_nodes_is_bounded(fan_in, monkeypatch):
     # With three levels instead of eight the last one is reached soon, and merges into itself from then on.
-    monkeypatch.setattr("kernelcoreset.tree._MOST_LEVELS", 3)
+    monkeypatch.setattr("kernelcoreset.coresets.tree._MOST_LEVELS", 3)
     tree = CoresetTree(k=1, kernel=Linear(), size=2, leaf_size=3, chunk_size=4, fan_in=fan_in)
     most = 0
     for points in np.split(some_points(4 * 128 + 2, 1), range(2, 4 * 128 + 2, 4)):

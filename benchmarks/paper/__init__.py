@@ -1,0 +1,1 @@
+"""The paper's experiments and more, on real data: `python -m benchmarks.paper all --data DIR`."""

@@ -1,0 +1,1 @@
+"""From a coreset to clusters."""

@@ -1,0 +1,302 @@
+"""The optimal k-partition of a small coreset by branch and bound: the last step of the paper's FPT-PTAS."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats, check_at_least, check_count
+from kernelcoreset.clustering.lloyd import Labels
+from kernelcoreset.clustering.solve import Problem, Solution, _solve, prepare, refuse_too_many
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.errors import SettingError
+from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.kernel import Kernel, check_kernel
+
+MAX_EXACT_POINTS = 150
+"""Beyond so many distinct points the tails alone are more problems than any budget holds."""
+
+# A partition must be cheaper by more than this share of the cost to count as better.
+_ROUNDING = 1e-12
+
+
+def solve_exact(
+    coreset: Coreset,
+    k: int,
+    kernel: Kernel,
+    *,
+    z: float = 2.0,
+    max_nodes: int = 20_000_000,
+) -> Solution:
+    """Return the k clusters of least cost, proven optimal, for a small coreset and z = 2.
+
+    The cost of a cluster of weight W is 1/(2W) sum_{x, y} w_x w_y d2(x, y). No other partition costs less, up to
+    rounding.
+
+    Parameters
+    ----------
+    coreset : Coreset
+        Some 30 distinct points; more where they are well clustered, fewer where not.
+    k : int
+        At most the number of distinct points.
+    kernel : Kernel
+    z : float
+        Only 2: the best center of a cluster has no closed form for other powers.
+    max_nodes : int
+        Partial partitions to look at before giving up with an error; some millions a second.
+
+    Returns
+    -------
+    Solution
+        `n_iter` counts the nodes that were looked at.
+
+    Notes
+    -----
+    Points are assigned one by one. A partial partition is given up when its cost and a lower bound for the points
+    still to come exceed the best cost known, at first that of `solve`. Exponential in the worst case.
+
+    Examples
+    --------
+    >>> from kernelcoreset import Coreset, Linear
+    >>> solve_exact(Coreset([[0.0], [1.0], [10.0], [13.0]], [1.0, 1.0, 2.0, 1.0]), 2, Linear()).cost
+    6.5
+    """
+    kernel, k = check_kernel(kernel), check_count("k", k)
+    max_nodes = check_count("max_nodes", max_nodes)
+    if check_at_least("z", z, 1.0) != 2.0:
+        raise SettingError(
+            f"`z` must be 2 for an exact solution; got {z:g}. Use solve(..., z={z:g}) with a large `n_init`."
+        )
+    problem = prepare(coreset, kernel)
+    refuse_too_many(problem, k)
+    known = _solve(problem, k, 2.0, 10, 300, np.random.default_rng(0), None)
+    return _search(problem, k, known, max_nodes)
+
+
+def _search(problem: Problem, k: int, known: Solution, max_nodes: int) -> Solution:
+    """Prove `known` optimal or find better. Assumes validated input."""
+    first, group = _merge_equal(problem.squared)
+    weights: Floats = np.bincount(group, problem.weights).astype(np.float64)
+    squared = np.ascontiguousarray(problem.squared[np.ix_(first, first)])
+    s = len(first)
+    if s > MAX_EXACT_POINTS:
+        raise SettingError(_hopeless(s, k, f"at most {MAX_EXACT_POINTS} distinct points can be solved exactly"))
+    order = _interleave(squared, weights, known.labels[first])
+    squared, weights = np.ascontiguousarray(squared[np.ix_(order, order)]), weights[order]
+    best = known.labels[first][order]
+    cost, nodes = _branch_and_bound(squared, weights, k, best, known.cost, max_nodes)
+    if nodes > max_nodes:
+        raise SettingError(_hopeless(s, k, f"the search was not over after max_nodes={max_nodes:,} partial partitions"))
+    on_first = np.empty(s, dtype=np.int32)
+    on_first[order] = best
+    labels = on_first[group]
+    coefficients = np.zeros((k, len(labels)))
+    coefficients[labels, np.arange(len(labels))] = problem.weights
+    coefficients /= coefficients.sum(axis=1, keepdims=True)
+    return Solution(labels, coefficients, float(cost), int(nodes), True)
+
+
+def _merge_equal(squared: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first point of each group of equal ones, and every point's group: equal points may share a cluster."""
+    first: list[int] = []
+    group = np.empty(len(squared), dtype=np.int64)
+    for i in range(len(squared)):
+        same = np.flatnonzero(squared[i, first] <= 0.0)
+        group[i] = same[0] if len(same) else len(first)
+        if not len(same):
+            first.append(i)
+    return np.array(first, dtype=np.int64), group
+
+
+def _interleave(squared: Floats, weights: Floats, labels: Labels) -> NDArray[np.int64]:
+    """An order that takes one point of each known cluster in turn, heavy and far ones first.
+
+    Every tail of the order then holds all clusters, and the first points of every tail lie far apart: the clusters are
+    opened at once and heavy at once, and a wrong choice is expensive early. Without the weights the search looks at
+    up to a thousand times as many nodes.
+    """
+    turn = np.empty(len(labels), dtype=np.int64)
+    for c in np.unique(labels):
+        members = np.flatnonzero(labels == c)
+        importance = weights[members] * (squared[members] @ weights)
+        turn[members[np.argsort(-importance, kind="stable")]] = np.arange(len(members))
+    return np.lexsort((labels, turn))
+
+
+def _hopeless(s: int, k: int, why: str) -> str:
+    digits = _log10_partitions(s, k)
+    return (
+        f"An exact solution of {s} distinct points in {k} clusters is out of reach: {why}, and there are about "
+        f"10^{digits:.0f} partitions. Use solve(), a coreset of fewer points, fewer clusters or more `max_nodes`."
+    )
+
+
+def _log10_partitions(s: int, k: int) -> float:
+    """Decimal logarithm of the Stirling number S(s, k), the number of partitions of s points into k clusters."""
+    row = [1] + [0] * k
+    for _ in range(s):
+        row = [0] + [row[j - 1] + j * row[j] for j in range(1, k + 1)]
+    return math.log10(row[k])
+
+
+@compiled()
+def _branch_and_bound(
+    squared: Floats, weights: Floats, k: int, best: Labels, known_cost: float, max_nodes: int
+) -> tuple[float, int]:
+    """Optimal labels of all points into `best`, which comes with labels of cost `known_cost`; cost and nodes used.
+
+    Solves the tails of the order one after the other, each with the tails inside it as bounds. More nodes than
+    `max_nodes` mean that it gave up.
+    """
+    s = len(weights)
+    tails = np.zeros(s + 1)  # least cost of the points t, t + 1, ...
+    labels = best.copy()
+    nodes = 0
+    for t in range(s - 1, -1, -1):
+        if t == 0:
+            labels[:] = best
+            tails[0] = known_cost
+        else:
+            _insert_cheapest(squared, weights, k, t, labels)
+            tails[t] = _partition_cost(squared, weights, k, t, labels)
+            own = _partition_cost(squared, weights, k, t, best)
+            if own < tails[t]:
+                tails[t] = own
+                labels[t:] = best[t:]
+        if tails[t] > tails[t + 1] * (1.0 + _ROUNDING):
+            nodes += _solve_tail(squared, weights, k, t, tails, labels, max_nodes - nodes)
+            if nodes > max_nodes:
+                break
+    best[:] = labels
+    return tails[0], nodes
+
+
+@compiled()
+def _partition_cost(squared: Floats, weights: Floats, k: int, t: int, labels: Labels) -> float:
+    """Cost of the points t, t + 1, ... with these labels."""
+    mass, pairs = np.zeros(k), np.zeros(k)
+    for i in range(t, len(weights)):
+        for j in range(t, i):
+            if labels[j] == labels[i]:
+                pairs[labels[i]] += weights[i] * weights[j] * squared[i, j]
+        mass[labels[i]] += weights[i]
+    cost = 0.0
+    for c in range(k):
+        if mass[c] > 0.0:
+            cost += pairs[c] / mass[c]
+    return cost
+
+
+@compiled()
+def _insert_cheapest(squared: Floats, weights: Floats, k: int, t: int, labels: Labels) -> None:
+    """Label point t so that the tail costs least, the labels after it as they are."""
+    least, choice = np.inf, 0
+    for c in range(k):
+        labels[t] = c
+        cost = _partition_cost(squared, weights, k, t, labels)
+        if cost < least:
+            least, choice = cost, c
+    labels[t] = choice
+
+
+class _Path(NamedTuple):
+    """The clusters of the points assigned so far, one row a depth, so that going back costs nothing.
+
+    Weight, sum of w w d2 over pairs, sums[t, c, i] = sum of w d2 from cluster c to the point i still to come; cost,
+    and how many clusters are open.
+    """
+
+    sums: Floats
+    mass: Floats
+    pairs: Floats
+    cost: Floats
+    opened: NDArray[np.int64]
+
+
+@compiled()
+def _grow(path: _Path, squared: Floats, weights: Floats, t: int, c: int) -> None:
+    """Depth t + 1: point t joins cluster c."""
+    path.mass[t + 1] = path.mass[t]
+    path.pairs[t + 1] = path.pairs[t]
+    path.sums[t + 1, :, t + 1 :] = path.sums[t, :, t + 1 :]
+    path.mass[t + 1, c] += weights[t]
+    path.pairs[t + 1, c] += weights[t] * path.sums[t, c, t]
+    for i in range(t + 1, len(weights)):
+        path.sums[t + 1, c, i] += weights[t] * squared[t, i]
+    path.opened[t + 1] = max(path.opened[t], c + 1)
+
+
+@compiled()
+def _cost_with(path: _Path, weights: Floats, t: int, c: int) -> float:
+    """Cost at depth t + 1 if point t joins cluster c."""
+    mass, pairs = path.mass[t, c], path.pairs[t, c]
+    before = pairs / mass if mass > 0.0 else 0.0
+    cost: float = path.cost[t] - before + (pairs + weights[t] * path.sums[t, c, t]) / (mass + weights[t])
+    return cost
+
+
+@compiled()
+def _bound(weights: Floats, path: _Path, depth: int, rest: float, tail: float) -> float:
+    """Least that the points from `depth` on can add to k clusters that are all open.
+
+    Points B that join a cluster C add (1 - r) cost(B) + r sum_{x in B} w_x d2(x, mean of C), r = W_C / (W_C + W_B). The
+    sum is at least cost(B), so a smaller r gives a lower bound: W_B is at most the weight `rest` of all that is left,
+    and the costs of all B together are at least `tail`.
+    """
+    sums, mass, pairs = path.sums[depth], path.mass[depth], path.pairs[depth]
+    smallest = np.inf
+    for c in range(len(mass)):
+        smallest = min(smallest, mass[c])
+    total = 0.0
+    for i in range(depth, len(weights)):
+        nearest = np.inf
+        for c in range(len(mass)):
+            nearest = min(nearest, (sums[c, i] - pairs[c] / mass[c]) / mass[c])
+        total += weights[i] * max(nearest, 0.0)
+    r = smallest / (smallest + rest)
+    return max(tail, (1.0 - r) * tail + r * total)
+
+
+@compiled()
+def _solve_tail(
+    squared: Floats, weights: Floats, k: int, start: int, tails: Floats, best: Labels, max_nodes: int
+) -> int:
+    """Least cost of the points start, start + 1, ... into tails[start], their labels into `best`; nodes used.
+
+    Depth first. A new cluster may only be the next one: what clusters are called does not count.
+    """
+    s = len(weights)
+    path = _Path(
+        np.zeros((s + 1, k, s)),
+        np.zeros((s + 1, k)),
+        np.zeros((s + 1, k)),
+        np.zeros(s + 1),
+        np.zeros(s + 1, dtype=np.int64),
+    )
+    choice = np.full(s, -1, dtype=np.int64)
+    rest = np.sum(weights) - np.cumsum(weights)  # weight of the points after t
+    nodes, t = 0, start
+    while t >= start and nodes <= max_nodes:
+        choice[t] += 1
+        c = choice[t]
+        if c > min(path.opened[t], k - 1):
+            choice[t] = -1
+            t -= 1
+            continue
+        nodes += 1
+        limit = tails[start] * (1.0 - _ROUNDING)
+        cost = _cost_with(path, weights, t, c)
+        if cost + tails[t + 1] >= limit:
+            continue
+        if t == s - 1:
+            tails[start] = cost
+            best[start:] = choice[start:]
+            continue
+        _grow(path, squared, weights, t, c)
+        path.cost[t + 1] = cost
+        if path.opened[t + 1] < k or cost + _bound(weights, path, t + 1, rest[t], tails[t + 1]) < limit:
+            t += 1
+    return nodes

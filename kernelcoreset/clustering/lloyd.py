@@ -1,0 +1,232 @@
+"""Descent for z = 2 on a matrix of squared distances, compiled: from any labels to a local optimum of the cost.
+
+The best center of a cluster is its mean, so a partition is all there is.
+
+Only squared distances D are needed, never feature vectors: a center with coefficients a that sum to 1 has
+
+    d2(x, c) = sum_j a_j D[x, j] - 1/2 sum_ij a_i a_j D[i, j],
+
+which loses nothing to a common offset of all kernel values, as K(x, x) - 2 sum a K + c.c would. Everything here assumes
+validated input and owns no random generator; `labels` are changed in place.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.loops.tiles import Floats
+
+Labels = NDArray[np.int32]
+
+# A change of the cost below this share of it is rounding, not progress.
+ROUNDING = 1e-12
+# Squared distances below this share of their mean are zero for every purpose.
+COINCIDE = 1e-13
+
+
+@compiled()
+def make_symmetric(squared: Floats) -> None:
+    """Average D with its transpose and clear the diagonal, in place."""
+    for i in range(squared.shape[0]):
+        squared[i, i] = 0.0
+        for j in range(i):
+            mean = 0.5 * (squared[i, j] + squared[j, i])
+            squared[i, j] = mean
+            squared[j, i] = mean
+
+
+@compiled()
+def count_distinct(squared: Floats, enough: int) -> int:
+    """Number of points that are pairwise at a distance above zero, counted up to `enough`."""
+    found = np.empty(enough, dtype=np.int64)
+    count = 0
+    for i in range(squared.shape[0]):
+        fresh = True
+        for f in range(count):
+            if squared[i, found[f]] <= 0.0:
+                fresh = False
+                break
+        if fresh:
+            found[count] = i
+            count += 1
+            if count == enough:
+                break
+    return count
+
+
+class _Clusters(NamedTuple):
+    """What is kept of k clusters: sums[c, i] = sum_{j in c} w_j D[i, j], weight, number of points, mean spread."""
+
+    sums: Floats
+    mass: Floats
+    counts: Floats
+    spreads: Floats
+
+
+@compiled(fastmath={"contract"})
+def add_row(total: Floats, row: Floats, factor: float) -> None:
+    """Let total += factor * row."""
+    for i in range(len(total)):
+        total[i] += factor * row[i]
+
+
+@compiled()
+def _move(squared: Floats, weights: Floats, clusters: _Clusters, j: int, source: int, target: int) -> None:
+    """Bring the sums up to date with one point that moved."""
+    add_row(clusters.sums[source], squared[j], -weights[j])
+    add_row(clusters.sums[target], squared[j], weights[j])
+    clusters.mass[source] -= weights[j]
+    clusters.mass[target] += weights[j]
+    clusters.counts[source] -= 1
+    clusters.counts[target] += 1
+
+
+@compiled()
+def _sum_afresh(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters) -> float:
+    """Add up all clusters; the cost."""
+    clusters.sums[:] = 0.0
+    clusters.mass[:] = 0.0
+    clusters.counts[:] = 0.0
+    for j in range(len(labels)):
+        c = labels[j]
+        add_row(clusters.sums[c], squared[j], weights[j])
+        clusters.mass[c] += weights[j]
+        clusters.counts[c] += 1
+    cost: float = _spread(weights, labels, clusters)
+    return cost
+
+
+@compiled()
+def _spread(weights: Floats, labels: Labels, clusters: _Clusters) -> float:
+    """spreads[c] = 1/(2 W^2) sum_{x, y in c} w_x w_y D[x, y], the mean squared distance to the mean; the cost."""
+    spreads, mass = clusters.spreads, clusters.mass
+    spreads[:] = 0.0
+    for i in range(len(labels)):
+        spreads[labels[i]] += weights[i] * clusters.sums[labels[i], i]
+    cost = 0.0
+    for c in range(len(mass)):
+        cost += spreads[c] / (2.0 * mass[c])
+        spreads[c] /= 2.0 * mass[c] * mass[c]
+    return cost
+
+
+@compiled()
+def _assign(clusters: _Clusters, labels: Labels, best: Floats) -> None:
+    """Give every point to its nearest mean; a tie leaves it where it is."""
+    for i in range(len(labels)):
+        own = labels[i]
+        best[i] = clusters.sums[own, i] / clusters.mass[own] - clusters.spreads[own]
+    for c in range(len(clusters.mass)):
+        inverse, spread, row = 1.0 / clusters.mass[c], clusters.spreads[c], clusters.sums[c]
+        for i in range(len(labels)):
+            distance = row[i] * inverse - spread
+            # A point level with its own mean to the last digits stays: it would come back for ever.
+            closer = distance < best[i] - ROUNDING * spread
+            best[i] = distance if closer else best[i]
+            labels[i] = c if closer else labels[i]
+
+
+@compiled()
+def fill_empty(weights: Floats, labels: Labels, distances: Floats, k: int) -> None:
+    """Give each empty cluster the point that costs most where it is.
+
+    Such a point leaves a cluster of several and costs nothing in its new one, so the cost can only fall.
+    """
+    counts = np.zeros(k, dtype=np.int64)
+    for label in labels:
+        counts[label] += 1
+    for c in range(k):
+        if counts[c] > 0:
+            continue
+        farthest = -1
+        for i in range(len(labels)):
+            if counts[labels[i]] > 1 and (
+                farthest < 0 or weights[i] * distances[i] > weights[farthest] * distances[farthest]
+            ):
+                farthest = i
+        counts[labels[farthest]] -= 1
+        labels[farthest] = c
+        counts[c] = 1
+        distances[farthest] = 0.0
+
+
+@compiled()
+def _follow(squared: Floats, weights: Floats, old: Labels, labels: Labels, clusters: _Clusters) -> bool:
+    """Bring the clusters up to date at the price of the points that moved; whether any did."""
+    moved = 0
+    for j in range(len(labels)):
+        moved += old[j] != labels[j]
+    if 2 * moved >= len(labels):
+        _sum_afresh(squared, weights, labels, clusters)
+    elif moved > 0:
+        for j in range(len(labels)):
+            if old[j] != labels[j]:
+                _move(squared, weights, clusters, j, old[j], labels[j])
+    return moved > 0
+
+
+@compiled()
+def _move_singly(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters, cost: float) -> bool:
+    """One sweep of single moves that lower the cost, means following at once (Hartigan); whether any did.
+
+    Moving x from a to b costs w W_b/(W_b + w) d2(x, b) and saves w W_a/(W_a - w) d2(x, a). A heavy point drags its own
+    mean along, so Lloyd leaves it where it is although the cost would fall.
+    """
+    sums, mass, counts, spreads = clusters
+    moved = False
+    for i in range(len(labels)):
+        a, w = labels[i], weights[i]
+        if counts[a] <= 1:
+            continue
+        target, least = a, w * mass[a] / (mass[a] - w) * (sums[a, i] / mass[a] - spreads[a]) - ROUNDING * cost
+        for b in range(len(mass)):
+            if b != a:
+                price = w * mass[b] / (mass[b] + w) * (sums[b, i] / mass[b] - spreads[b])
+                if price < least:
+                    target, least = b, price
+        if target != a:
+            pairs_a = spreads[a] * mass[a] ** 2 - w * sums[a, i]
+            pairs_b = spreads[target] * mass[target] ** 2 + w * sums[target, i]
+            _move(squared, weights, clusters, i, a, target)
+            spreads[a] = max(pairs_a, 0.0) / mass[a] ** 2
+            spreads[target] = pairs_b / mass[target] ** 2
+            labels[i] = target
+            moved = True
+    return moved
+
+
+@compiled()
+def descend_means(squared: Floats, weights: Floats, labels: Labels, k: int, max_iter: int) -> tuple[float, int, bool]:
+    """Lloyd until nothing moves, then single moves, until neither helps: cost, iterations, whether it came to rest.
+
+    Rest is only believed on sums added up afresh: those that follow the moves carry rounding along.
+    """
+    s = len(labels)
+    clusters = _Clusters(np.empty((k, s)), np.empty(k), np.empty(k), np.empty(k))
+    distances = np.ones(s)
+    fill_empty(weights, labels, distances, k)
+    old = labels.copy()
+    cost = _sum_afresh(squared, weights, labels, clusters)
+    fresh = True
+    for step in range(1, max_iter + 1):
+        old[:] = labels
+        _assign(clusters, labels, distances)
+        fill_empty(weights, labels, distances, k)
+        moved = _follow(squared, weights, old, labels, clusters)
+        if not moved:
+            moved = _move_singly(squared, weights, labels, clusters, cost)
+        if moved:
+            lower = _spread(weights, labels, clusters)
+            if lower < cost:
+                cost, fresh = lower, False
+                continue
+        labels[:] = old  # a step that gains nothing is rounding, or the work of a function that is no kernel
+        cost = _sum_afresh(squared, weights, labels, clusters)
+        if fresh:
+            return cost, step, True
+        fresh = True
+    return _sum_afresh(squared, weights, labels, clusters), max_iter, False

@@ -1,0 +1,205 @@
+"""How good a coreset is: the largest relative error of its cost over many center sets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernelcoreset.checks import (
+    Floats,
+    as_numeric,
+    check_at_least,
+    check_choice,
+    check_count,
+    check_points,
+    check_same_dimension,
+    check_seed,
+    check_weights,
+)
+from kernelcoreset.coresets.seeding import seed_pivots
+from kernelcoreset.errors import DataError
+from kernelcoreset.kernels.kernel import Kernel, as_columns, check_kernel
+
+if TYPE_CHECKING:
+    from kernelcoreset.coresets.coreset import Coreset
+
+KINDS = ("uniform", "spread", "crowded")
+
+
+def empirical_error(
+    points: ArrayLike,
+    coreset: Coreset,
+    k: int,
+    kernel: Kernel,
+    *,
+    z: float = 2.0,
+    n_center_sets: int = 500,
+    weights: ArrayLike | None = None,
+    seed: int = 0,
+    center_sets: ArrayLike | None = None,
+) -> float:
+    """Return the largest relative error of the coreset's cost over random center sets, as the paper measures it.
+
+    max over C of |cost(S, C) - cost(X, C)| / cost(X, C), each C of k points drawn uniformly from the data.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, d)
+        The data the coreset stands for.
+    coreset : Coreset
+    k : int
+        Centers in a set.
+    kernel : Kernel
+    z : float
+    n_center_sets : int
+    weights : array-like of shape (n,), optional
+    seed : int
+    center_sets : array-like of shape (m, k, d), optional
+        Sets of your own instead, such as those of `draw_center_sets`.
+
+    Returns
+    -------
+    float
+        A set whose cost is 0 on the data counts 0 where the coreset agrees, and infinity where it does not.
+
+    Notes
+    -----
+    Costs (n + s) * k * n_center_sets kernel evaluations and a bounded amount of memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcoreset import Gaussian, build_coreset, empirical_error
+    >>> points = np.random.default_rng(0).normal(size=(5_000, 2))
+    >>> coreset = build_coreset(points, k=5, kernel=Gaussian(sigma=1.0), size=500, seed=0)
+    >>> empirical_error(points, coreset, k=5, kernel=Gaussian(sigma=1.0), n_center_sets=50) < 0.05
+    True
+    """
+    points = check_points(points)
+    weights = check_weights(weights, len(points))
+    if center_sets is None:
+        center_sets = draw_center_sets(points, k, kernel, n_center_sets=n_center_sets, seed=seed)
+    truth = center_set_costs(points, center_sets, kernel, z=z, weights=weights)
+    estimate = center_set_costs(coreset.points, center_sets, kernel, z=z, weights=coreset.weights)
+    return float(relative_errors(truth, estimate).max())
+
+
+def relative_errors(truth: Floats, estimate: Floats) -> Floats:
+    """|estimate - truth| / truth, 0 where both are 0."""
+    gap = np.abs(estimate - truth)
+    with np.errstate(divide="ignore"):
+        return np.divide(gap, truth, out=np.zeros_like(gap), where=gap > 0)
+
+
+def center_set_costs(
+    points: ArrayLike,
+    center_sets: ArrayLike,
+    kernel: Kernel,
+    *,
+    z: float = 2.0,
+    weights: ArrayLike | None = None,
+) -> Floats:
+    """Return the clustering cost of many center sets: sum_x w_x min over the set of distance^z.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, d)
+    center_sets : array-like of shape (m, k, d)
+    kernel : Kernel
+    z : float
+    weights : array-like of shape (n,), optional
+
+    Returns
+    -------
+    ndarray of shape (m,)
+
+    Examples
+    --------
+    >>> from kernelcoreset import Linear, center_set_costs
+    >>> center_set_costs([[0.0], [1.0], [5.0]], [[[0.0], [5.0]], [[1.0], [1.0]]], Linear())
+    array([ 1., 17.])
+    """
+    kernel = check_kernel(kernel)
+    z = check_at_least("z", z, 1.0)
+    points = check_points(points)
+    weights = check_weights(weights, len(points))
+    sets = as_numeric(center_sets, "center_sets")
+    if sets.ndim != 3 or 0 in sets.shape:
+        raise DataError(f"`center_sets` must have shape (m, k, d), none of them 0; got {sets.shape}.")
+    check_same_dimension("center_sets", sets.shape[2], points.shape[1], "`points`")
+    centers = check_points(sets.reshape(-1, sets.shape[2]), "center_sets")
+    costs = np.zeros(len(sets))
+    compiled = kernel._compiled
+    compiled.passes.center_set_costs(
+        compiled.distances,
+        kernel._cloud(as_columns(points)),
+        weights,
+        kernel._rows(centers),
+        sets.shape[1],
+        z,
+        costs,
+    )
+    if not np.isfinite(costs).all():
+        raise kernel._overflow("the clustering cost")
+    return costs
+
+
+def draw_center_sets(
+    points: ArrayLike,
+    k: int,
+    kernel: Kernel,
+    *,
+    kind: str = "uniform",
+    n_center_sets: int = 500,
+    z: float = 2.0,
+    weights: ArrayLike | None = None,
+    seed: int = 0,
+) -> Floats:
+    """Return center sets to test a coreset with, each of k points of the data.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, d)
+    k : int
+    kernel : Kernel
+    kind : {"uniform", "spread", "crowded"}
+        "uniform" as in the paper; "spread" by D^z sampling, near an optimal solution; "crowded" all inside one
+        cluster of a seeding with k pivots, far from it.
+    n_center_sets : int
+    z : float
+    weights : array-like of shape (n,), optional
+        Used by "spread" and "crowded".
+    seed : int
+
+    Returns
+    -------
+    ndarray of shape (n_center_sets, k, d)
+
+    Examples
+    --------
+    >>> from kernelcoreset import Linear, draw_center_sets
+    >>> draw_center_sets([[0.0], [1.0], [5.0]], 2, Linear(), n_center_sets=7).shape
+    (7, 2, 1)
+    """
+    kernel = check_kernel(kernel)
+    k = check_count("k", k)
+    kind = check_choice("kind", kind, KINDS)
+    count = check_count("n_center_sets", n_center_sets)
+    z = check_at_least("z", z, 1.0)
+    points = check_points(points)
+    weights = check_weights(weights, len(points))
+    generator = np.random.default_rng(check_seed(seed))
+    if kind == "uniform":
+        return points[generator.integers(len(points), size=(count, k))]
+    cloud = kernel._cloud(as_columns(points))
+    sets = np.empty((count, k, points.shape[1]))
+    for own in sets:
+        seeding = seed_pivots(kernel, cloud, weights, k, z, generator)
+        if kind == "spread":  # fewer pivots than k where the data has fewer distinct points
+            own[:] = points[np.resize(seeding.pivots, k)]
+        else:
+            cluster = seeding.nearest[generator.choice(len(points), p=weights / weights.sum())]
+            own[:] = points[generator.choice(np.flatnonzero(seeding.nearest == cluster), size=k)]
+    return sets

@@ -1,0 +1,136 @@
+"""Balanced halving: of each neighbouring pair one point stays, so chosen that clustering costs hardly change."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.kernel import Kernel
+
+Indices = NDArray[np.int64]
+
+_LANDMARKS = 64
+_CENTER_SETS = 256
+_MOST_SWEEPS = 10
+
+
+def halve(
+    kernel: Kernel,
+    points: Floats,
+    weights: Floats,
+    *,
+    k: int,
+    z: float,
+    halvings: int,
+    generator: np.random.Generator,
+) -> Indices:
+    """Return the positions of the points that stay after `halvings` halvings, each at twice its weight before.
+
+    Points must come in an order in which neighbours are alike. Keeping one of a pair (a, b) at double weight
+    changes the cost of centers C by +-(w_a f_C(a) - w_b f_C(b)); the signs of all pairs are chosen together so that
+    these changes cancel for many random center sets at once. Turning the coin of the first pair turns every sign, so
+    each point stays with probability exactly 1/2 and every cost is kept in expectation. Assumes validated input.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    points : ndarray of shape (m, d)
+        m divisible by 2^halvings.
+    weights : ndarray of shape (m,)
+    k : int
+        Centers in a set.
+    z : float
+    halvings : int
+    generator : numpy Generator
+
+    Returns
+    -------
+    ndarray of shape (m / 2^halvings,)
+        Ascending.
+    """
+    costs = _sampled_costs(kernel, points, weights, k, z, generator)
+    kept = np.arange(len(points))
+    for _ in range(halvings):
+        kept = _keep_one_of_each_pair(kept, costs, generator.random(len(kept) // 2), _MOST_SWEEPS)
+    return kept
+
+
+def _sampled_costs(
+    kernel: Kernel, points: Floats, weights: Floats, k: int, z: float, generator: np.random.Generator
+) -> Floats:
+    """Each point's share of the cost of random center sets: shape (m, sets), every column summing to 1 (or 0).
+
+    The sets are drawn from a few landmarks, spaced evenly along the order, so m * landmarks kernel values do.
+    """
+    count = max(_LANDMARKS, 4 * k)
+    landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)]
+    distances = kernel.squared_distances(points, landmarks)
+    if z != 2.0:
+        distances **= 0.5 * z
+    costs = np.empty((len(points), _CENTER_SETS))
+    _set_costs(distances, weights, generator.integers(count, size=(_CENTER_SETS, k)), costs)
+    totals = costs.sum(axis=0)
+    costs *= np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)
+    return costs
+
+
+@compiled()
+def _set_costs(distances: Floats, weights: Floats, sets: Indices, out: Floats) -> None:
+    """out[i, s] = w_i times the smallest distance of point i to the landmarks of set s."""
+    for i in range(out.shape[0]):
+        for s in range(out.shape[1]):
+            best = distances[i, sets[s, 0]]
+            for c in range(1, sets.shape[1]):
+                best = min(best, distances[i, sets[s, c]])
+            out[i, s] = best * weights[i]
+
+
+@compiled(fastmath={"contract", "reassoc"})
+def _dot(a: Floats, b: Floats) -> float:
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
+
+
+@compiled(fastmath={"contract"})
+def _add_multiple(a: Floats, factor: float, b: Floats) -> None:
+    for j in range(len(a)):
+        a[j] += factor * b[j]
+
+
+@compiled()
+def _keep_one_of_each_pair(kept: Indices, costs: Floats, coins: Floats, most_sweeps: int) -> Indices:
+    """Choose signs that make the sum of sign * (costs[a] - costs[b]) over the pairs (a, b) small, and keep by sign.
+
+    Greedy from the largest difference on, then single signs are turned while that helps. A coin decides only where the
+    sum so far says nothing, as for the first pair.
+    """
+    pairs = len(kept) // 2
+    differences = np.empty((pairs, costs.shape[1]))
+    norms = np.empty(pairs)
+    for i in range(pairs):
+        differences[i] = costs[kept[2 * i]] - costs[kept[2 * i + 1]]
+        norms[i] = _dot(differences[i], differences[i])
+    signs = np.empty(pairs)
+    total = np.zeros(costs.shape[1])
+    for i in np.argsort(-norms):
+        lean = _dot(total, differences[i])
+        signs[i] = 1.0 if (lean < 0.0 or (lean == 0.0 and coins[i] < 0.5)) else -1.0
+        _add_multiple(total, signs[i], differences[i])
+    for _ in range(most_sweeps):
+        turned = 0
+        for i in range(pairs):
+            # Turning sign i changes |total|^2 by -4 sign <total, d> + 4 |d|^2; beyond rounding, to end for sure.
+            if signs[i] * _dot(total, differences[i]) > norms[i] * (1.0 + 1e-12):
+                _add_multiple(total, -2.0 * signs[i], differences[i])
+                signs[i] = -signs[i]
+                turned += 1
+        if turned == 0:
+            break
+    stays = np.empty(pairs, dtype=np.int64)
+    for i in range(pairs):
+        stays[i] = kept[2 * i] if signs[i] > 0.0 else kept[2 * i + 1]
+    return stays

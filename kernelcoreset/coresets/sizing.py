@@ -1,0 +1,143 @@
+"""How many points a wanted error takes: by the theory's worst case, or measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.coresets.coreset import Coreset, reduce_points
+from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, relative_errors
+from kernelcoreset.kernels.kernel import Kernel
+
+_FIRST_REFERENCE = 16_384
+_CENTER_SETS = 100  # of each kind
+
+
+def theory_draws(eps: float, k: int, z: float, n: int) -> float:
+    """Return the paper's number of draws, eps^-4 2^(2z) z k^2 log(k)^2 log(n), with its constant taken as 1."""
+    log_k = max(1.0, math.log(k))
+    return float(eps**-4 * 2 ** (2 * z) * z * k**2 * log_k**2 * max(1.0, math.log(n)))
+
+
+def by_theory(
+    points: Floats,
+    weights: Floats,
+    ids: NDArray[Any] | None,
+    eps: float,
+    *,
+    k: int,
+    kernel: Kernel,
+    z: float,
+    seed: int,
+    draw: str,
+) -> Coreset:
+    """Algorithm 1: reduce again and again, until the number of points no longer falls. Assumes validated input."""
+    current = Coreset(points[weights > 0], weights[weights > 0], None if ids is None else ids[weights > 0])
+    n = len(current)
+    first_draws = math.ceil(theory_draws(eps / max(1.0, math.log(n)) ** 0.25, k, z, n))
+    iterated_log, rounds = float(n), 0
+    while True:
+        iterated_log = max(1.0, math.log(iterated_log))
+        rounds += 1
+        draws = math.ceil(theory_draws(eps / iterated_log**0.25, k, z, len(current)))
+        reduced = reduce_points(
+            current.points,
+            current.weights,
+            current.ids,
+            k=k,
+            kernel=kernel,
+            size=max(draws, k),
+            z=z,
+            seed=seed + rounds,
+            draw=draw,
+        )
+        if len(reduced) >= len(current):
+            note = f"The worst-case bound asks for {first_draws:.3g} draws in the first round; there are {n} points."
+            about = {
+                "eps": eps,
+                "theory_draws": first_draws,
+                "theory_rounds": rounds,
+                "theory_note": note,
+                "seed": seed,
+            }
+            return replace(reduced, settings={**reduced.settings, **about})
+        current = reduced
+
+
+def by_measured_error(
+    points: Floats,
+    weights: Floats,
+    ids: NDArray[Any] | None,
+    eps: float,
+    *,
+    k: int,
+    kernel: Kernel,
+    z: float,
+    seed: int,
+    draw: str,
+) -> Coreset:
+    """The smallest size whose measured error meets eps. Assumes validated input.
+
+    One big coreset is drawn from the points and stands for them: every smaller one is drawn from it and measured
+    against it, so the points are read once. Only if eps is so small that a quarter of the big one does not do is a
+    bigger one drawn; at the latest the points themselves do.
+    """
+
+    def drawn_from(source: Coreset, size: int) -> Coreset:
+        return reduce_points(
+            source.points, source.weights, source.ids, k=k, kernel=kernel, size=size, z=z, seed=seed, draw=draw
+        )
+
+    reference_size = max(_FIRST_REFERENCE, 16 * k)
+    while True:
+        reference = reduce_points(
+            points, weights, ids, k=k, kernel=kernel, size=reference_size, z=z, seed=seed + 1, draw=draw
+        )
+        is_whole = len(reference) == np.count_nonzero(weights)
+        measure = _Measure(reference, k, kernel, z, seed)
+        largest = len(reference) if is_whole else len(reference) // 4
+        low, high = k - 1, min(max(2 * k, 32), largest)  # low fails, as far as anyone knows; high is tried
+        while high < largest and measure(drawn_from(reference, high)) > eps:
+            low, high = high, min(2 * high, largest)
+        if measure(drawn_from(reference, high)) <= eps:
+            while high > max(low + 1, math.ceil(1.05 * low)):  # to within 5 % of the smallest
+                middle = (low + high) // 2
+                low, high = (low, middle) if measure(drawn_from(reference, middle)) <= eps else (middle, high)
+            found = drawn_from(reference, high)
+            about = {"eps": eps, "measured_error": measure(found), "measured_against": len(reference), "size": high}
+            return replace(found, settings={**found.settings, **about})
+        reference_size *= 4
+
+
+class _Measure:
+    """Largest relative error against a reference, over center sets drawn uniformly, spread out, and crowded."""
+
+    def __init__(self, reference: Coreset, k: int, kernel: Kernel, z: float, seed: int) -> None:
+        self.kernel, self.z = kernel, z
+        self.sets = np.concatenate(
+            [
+                draw_center_sets(
+                    reference.points,
+                    k,
+                    kernel,
+                    kind=kind,
+                    n_center_sets=_CENTER_SETS,
+                    z=z,
+                    weights=reference.weights,
+                    seed=seed,
+                )
+                for kind in ("uniform", "spread", "crowded")
+            ]
+        )
+        self.truth = self._costs(reference)
+
+    def __call__(self, coreset: Coreset) -> float:
+        return float(relative_errors(self.truth, self._costs(coreset)).max())
+
+    def _costs(self, coreset: Coreset) -> Floats:
+        return center_set_costs(coreset.points, self.sets, self.kernel, z=self.z, weights=coreset.weights)

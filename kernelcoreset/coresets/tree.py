@@ -1,0 +1,225 @@
+"""Merge-and-reduce: a stream of points of any length becomes one coreset in bounded memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernelcoreset.checks import (
+    Floats,
+    check_at_least,
+    check_count,
+    check_ids,
+    check_points,
+    check_same_dimension,
+    check_seed,
+    check_weights,
+)
+from kernelcoreset.coresets.coreset import Coreset, concatenate, reduce_points
+from kernelcoreset.errors import DataError
+from kernelcoreset.kernels.kernel import Kernel, check_kernel
+
+_MOST_LEVELS = 8
+_CHUNK_ROWS = 131_072
+_CHUNK_NUMBERS = 4_194_304  # 32 MiB of coordinates
+
+
+class CoresetTree:
+    """A coreset of everything added so far, without keeping it.
+
+    Rows are gathered into chunks of `chunk_size`; each full chunk is reduced to a leaf of `leaf_size` points; `fan_in`
+    nodes of one level are merged and reduced to one of the next. The last level merges into itself, so there are
+    never more than `8 * fan_in` nodes, however long the stream. The result depends on the rows, their order
+    and the seed, not on how they were cut into calls of `add`.
+
+    Parameters
+    ----------
+    k : int
+    kernel : Kernel
+    size : int
+        Points of the final coreset, at least k.
+    z : float
+    leaf_size : int, optional
+        Points a node keeps, at least `size`; 4 * size by default. A wide union reduced once loses less than many
+        narrow levels, so nodes keep more than the result.
+    chunk_size : int, optional
+        Rows reduced at once. By default 131,072, fewer where rows are wide, but at least 8 * leaf_size.
+    fan_in : int
+        Nodes merged at once, at least 2.
+    seed : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcoreset import CoresetTree, Gaussian
+    >>> tree = CoresetTree(k=5, kernel=Gaussian(sigma=1.0), size=200, chunk_size=2_000, seed=0)
+    >>> for _ in range(20):
+    ...     tree.add(np.random.default_rng(0).normal(size=(1_000, 2)))
+    >>> coreset = tree.result()
+    >>> len(coreset) <= 200, tree.n_rows
+    (True, 20000)
+    """
+
+    def __init__(
+        self,
+        k: int,
+        kernel: Kernel,
+        size: int,
+        *,
+        z: float = 2.0,
+        leaf_size: int | None = None,
+        chunk_size: int | None = None,
+        fan_in: int = 16,
+        seed: int = 0,
+    ) -> None:
+        self.k = check_count("k", k)
+        self.kernel = check_kernel(kernel)
+        self.size = check_count("size", size, self.k, "Ask for more coreset points or fewer clusters.")
+        self.z = check_at_least("z", z, 1.0)
+        self.leaf_size = check_count(
+            "leaf_size",
+            4 * self.size if leaf_size is None else leaf_size,
+            self.size,
+            "A node keeps at least `size`.",
+        )
+        self.chunk_size = None if chunk_size is None else check_count("chunk_size", chunk_size)
+        self.fan_in = check_count("fan_in", fan_in, 2)
+        self.seed = check_seed(seed)
+        self.n_rows = 0
+        self.n_weighted = 0
+        self.n_reductions = 0
+        self._levels: list[list[Coreset]] = []
+        self._buffer: _Buffer | None = None
+
+    def add(self, points: ArrayLike, weights: ArrayLike | None = None, ids: ArrayLike | None = None) -> None:
+        """Take in more rows.
+
+        Parameters
+        ----------
+        points : array-like of shape (m, d)
+        weights : array-like of shape (m,), optional
+        ids : array-like of shape (m,), optional
+            With ids in one call, there must be ids in every call.
+        """
+        points = check_points(points, allow_empty=True)
+        weights = check_weights(weights, len(points), allow_all_zero=True)
+        own_ids = check_ids(ids, len(points))
+        buffer = self._buffer_for(points.shape[1], own_ids)
+        start = 0
+        while start < len(points):
+            start += buffer.fill(points[start:], weights[start:], None if own_ids is None else own_ids[start:])
+            if buffer.is_full:
+                self._add_node(self._leaf(buffer), level=0)
+                buffer.clear()
+        self.n_rows += len(points)
+        self.n_weighted += int(np.count_nonzero(weights))
+
+    def result(self, size: int | None = None, *, refine: bool = True) -> Coreset:
+        """Return the coreset of all rows so far; the tree can go on afterwards.
+
+        Parameters
+        ----------
+        size : int, optional
+            Another size than the tree's, at least k.
+        refine : bool
+            Whether this is the last reduction. One that will be merged and reduced again is not worth refining.
+
+        Returns
+        -------
+        Coreset
+        """
+        if size is not None:
+            check_count("size", size, self.k, "Ask for more coreset points or fewer clusters.")
+        return self._reduce(*concatenate(self.nodes()), self.size if size is None else size, refine, is_result=True)
+
+    def nodes(self) -> list[Coreset]:
+        """Return the coresets whose union stands for all rows so far."""
+        nodes = [node for level in reversed(self._levels) for node in level]
+        if self._buffer is not None and self._buffer.filled:
+            nodes.append(self._leaf(self._buffer))
+        if not any(len(node) for node in nodes):
+            raise DataError("A coreset needs at least one row of positive weight; none was added. Call `add` first.")
+        return nodes
+
+    def _buffer_for(self, d: int, ids: NDArray[Any] | None) -> _Buffer:
+        if self._buffer is None:
+            rows = self.chunk_size or max(8 * self.leaf_size, min(_CHUNK_ROWS, _CHUNK_NUMBERS // d))
+            self._buffer = _Buffer(d, rows, ids is not None)
+        check_same_dimension("points", d, self._buffer.columns.shape[0], "the rows before")
+        if (ids is not None) != self._buffer.with_ids:
+            raise DataError("`ids` must be given in every call of `add` or in none; this call differs from the first.")
+        return self._buffer
+
+    def _leaf(self, buffer: _Buffer) -> Coreset:
+        return self._reduce(*buffer.rows(), self.leaf_size)
+
+    def _reduce(
+        self,
+        points: Floats,
+        weights: Floats,
+        ids: NDArray[Any] | None,
+        size: int,
+        refine: bool = False,
+        is_result: bool = False,
+    ) -> Coreset:
+        """One coreset from many points; its seed comes from the tree's and from which reduction it is, nothing else."""
+        seed = reduction_seed(self.seed, self.n_reductions, int(is_result))
+        return reduce_points(
+            points, weights, ids, k=self.k, kernel=self.kernel, size=size, z=self.z, seed=seed, refine=refine
+        )
+
+    def _add_node(self, node: Coreset, level: int) -> None:
+        """Add a node to a level; a full level becomes one node of the next, the last level one of its own."""
+        self.n_reductions += 1
+        if not len(node):  # rows without weight: nothing to keep
+            return
+        if level == len(self._levels):
+            self._levels.append([])
+        nodes = self._levels[level]
+        nodes.append(node)
+        if len(nodes) == self.fan_in:
+            merged = self._reduce(*concatenate(nodes), self.leaf_size)
+            nodes.clear()
+            self._add_node(merged, min(level + 1, _MOST_LEVELS - 1))
+
+
+def reduction_seed(*path: int) -> int:
+    """Return the seed of one reduction of a tree from the tree's own seed and where the reduction stands."""
+    return int(np.random.SeedSequence(path).generate_state(1, np.uint64)[0])
+
+
+class _Buffer:
+    """Rows waiting to become a chunk, kept as the columns the compiled loops want."""
+
+    def __init__(self, d: int, rows: int, with_ids: bool) -> None:
+        self.columns = np.empty((d, rows))
+        self.weights = np.empty(rows)
+        self.ids: list[NDArray[Any]] = []
+        self.with_ids = with_ids
+        self.filled = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.filled == len(self.weights)
+
+    def fill(self, points: Floats, weights: Floats, ids: NDArray[Any] | None) -> int:
+        """Take in as many rows as there is room for, and say how many."""
+        taken = min(len(points), len(self.weights) - self.filled)
+        room = slice(self.filled, self.filled + taken)
+        self.columns[:, room] = points[:taken].T
+        self.weights[room] = weights[:taken]
+        if ids is not None:
+            self.ids.append(ids[:taken].copy())  # the caller may use its array again
+        self.filled += taken
+        return taken
+
+    def rows(self) -> tuple[Floats, Floats, NDArray[Any] | None]:
+        """The rows held: points as a view in Fortran order, so that nobody copies them again."""
+        ids = np.concatenate(self.ids) if self.with_ids else None
+        return self.columns[:, : self.filled].T, self.weights[: self.filled], ids
+
+    def clear(self) -> None:
+        self.filled = 0
+        self.ids = []

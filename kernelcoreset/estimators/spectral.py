@@ -1,0 +1,122 @@
+"""The scikit-learn face of spectral clustering: SpectralClustering with fit, fit_predict and predict."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.estimators.kernel_kmeans import CoresetClusterer
+from kernelcoreset.kernels import Kernel
+from kernelcoreset.spectral.degrees import DEGREE_SAMPLE
+from kernelcoreset.spectral.model import SpectralModel, fit_spectral
+
+
+class SpectralClustering(CoresetClusterer):
+    """Spectral clustering of any number of points, through a coreset; it labels new points too.
+
+    Minimises the normalized cut of the similarities K(x, y) as weighted kernel k-means of the normalized kernel:
+    linear in the number of points, where eigenvectors of all of them would be cubic.
+
+    Parameters
+    ----------
+    n_clusters : int
+    kernel : Kernel or str
+        The similarity: positive semidefinite and at least 0 on the data. A kernel object, or a name as in
+        `KernelKMeans`.
+    sigma : float or {"median", "auto"}
+        Width of a kernel named by a string. A sharp one follows chains of neighbours; the median is smooth.
+    coreset_size : int
+        Data with no more points than this is clustered whole.
+    degree_sample : int or None
+        Points that degrees are estimated from; None computes them exactly, at n^2 kernel evaluations.
+    n_init, max_iter : int
+    random_state : int, RandomState or None
+        An int makes the fit repeatable.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+    normalized_cut_ : float
+        As the coreset estimates it; `normalized_cut` measures it on the points.
+    kernel_ : Kernel
+    model_ : SpectralModel
+        What to save, and what Spark's face reads too.
+    coreset_ : Coreset
+        The last coordinate of its points is their degree.
+    n_iter_, n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kernelcoreset as kc
+    >>> angle = np.random.default_rng(0).uniform(0, 2 * np.pi, size=2_000)
+    >>> radius = np.repeat([1.0, 3.0], 1_000)
+    >>> rings = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
+    >>> model = kc.SpectralClustering(n_clusters=2, kernel=kc.Gaussian(sigma=0.3), coreset_size=500, random_state=0)
+    >>> labels = model.fit(rings).labels_
+    >>> len(set(labels[:1_000])), len(set(labels)), model.predict([[0.0, 1.1]])[0] == labels[0]
+    (1, 2, np.True_)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        kernel: Kernel | str = "gaussian",
+        sigma: float | str = "median",
+        coreset_size: int = 2000,
+        degree_sample: int | None = DEGREE_SAMPLE,
+        n_init: int = 10,
+        max_iter: int = 300,
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.kernel = kernel
+        self.sigma = sigma
+        self.coreset_size = coreset_size
+        self.degree_sample = degree_sample
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
+        seed = self._choose_kernel(points, weights)
+        self.model_ = fit_spectral(
+            points,
+            n_clusters,
+            self.kernel_,
+            size,
+            degree_sample=self.degree_sample,
+            weights=weights,
+            n_init=self.n_init,
+            max_iter=self.max_iter,
+            seed=seed,
+        )
+        self.labels_ = self.model_.predict(points)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted model as a folder that `SpectralModel.load` and Spark's face read; nothing is pickled."""
+        self._fitted_model().save(path, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> SpectralClustering:
+        """Return an estimator with the model that `save` wrote; it predicts, and has no `labels_`."""
+        model = SpectralModel.load(path)
+        estimator = cls(n_clusters=model.k, kernel=model.kernel)
+        estimator.model_, estimator.kernel_ = model, model.kernel
+        estimator.n_features_in_ = model.degrees.points.shape[1]
+        return estimator
+
+    def _fitted_model(self) -> SpectralModel:
+        return super()._fitted_model()  # type: ignore[no-any-return]
+
+    @property
+    def normalized_cut_(self) -> float:
+        """The normalized cut of the solution, as the coreset estimates it."""
+        return self._fitted_model().normalized_cut
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations of the best restart."""
+        return self._fitted_model().clustering.solution.n_iter

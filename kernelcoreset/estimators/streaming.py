@@ -1,0 +1,155 @@
+"""Kernel k-means of a stream in one process: scikit-learn's partial_fit over a tree of coresets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from kernelcoreset.checks import Floats, check_count
+from kernelcoreset.coresets.tree import CoresetTree
+from kernelcoreset.errors import SettingError
+from kernelcoreset.estimators.kernel_kmeans import KernelKMeans
+from kernelcoreset.kernels import Kernel
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.models.tracking import refit_tracked
+
+
+class StreamingKernelKMeans(KernelKMeans):
+    """Kernel k-means of rows that come in batches, each seen once, in bounded memory.
+
+    `partial_fit` takes a batch into a `CoresetTree`. The clusters are found anew when labels are asked for and rows
+    have come since, or every `refit_every` batches; each time from where they were, so that clusters keep their
+    numbers while they keep their places. `fit` starts over with the rows it is given, and
+    `partial_fit` may go on from there.
+
+    Parameters
+    ----------
+    n_clusters, kernel, sigma, coreset_size, z, n_init, max_iter, random_state
+        As in `KernelKMeans`. A sigma named by a rule is chosen from the first batch: let that be a typical one.
+    refit_every : int, optional
+        Batches between two fits. With None, the default, every call that asks for labels sees all rows so far.
+
+    Attributes
+    ----------
+    tree_ : CoresetTree
+        All rows so far.
+    model_ : KernelKMeansModel
+        The current clusters, found now if they are due.
+    n_batches_ : int
+    labels_, inertia_
+        Of the rows given to `fit`; `partial_fit` keeps no rows to label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kernelcoreset as kc
+    >>> model = kc.StreamingKernelKMeans(n_clusters=2, kernel=kc.Gaussian(sigma=3.0), coreset_size=100, random_state=0)
+    >>> generator = np.random.default_rng(0)
+    >>> for _ in range(20):
+    ...     batch = generator.normal(size=(500, 2)) + 9.0 * generator.integers(2, size=(500, 1))
+    ...     model = model.partial_fit(batch)
+    >>> labels = model.predict([[0.0, 0.0], [9.0, 9.0], [0.5, 0.0]])
+    >>> bool(labels[0] == labels[2] != labels[1]), model.tree_.n_rows
+    (True, 10000)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        kernel: Kernel | str = "gaussian",
+        sigma: float | str = "median",
+        coreset_size: int = 1000,
+        z: float = 2.0,
+        n_init: int = 10,
+        max_iter: int = 300,
+        random_state: Any = None,
+        refit_every: int | None = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            kernel=kernel,
+            sigma=sigma,
+            coreset_size=coreset_size,
+            z=z,
+            n_init=n_init,
+            max_iter=max_iter,
+            random_state=random_state,
+        )
+        self.refit_every = refit_every
+
+    def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
+        self._start(points, weights, n_clusters, size)
+        self._take(points, weights)
+        self._refit()
+        self._measure(points, weights)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> StreamingKernelKMeans:
+        """Take in one more batch; the first call starts, later ones go on.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Any number of rows, the same columns in every call.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        is_first = not self.__sklearn_is_fitted__()
+        points, weights = self._checked(X, sample_weight, reset=is_first)
+        if self.refit_every is not None:
+            check_count("refit_every", self.refit_every)
+        if is_first:
+            self._start(points, weights, *self._checked_counts())
+        self._take(points, weights)
+        if self.refit_every is not None and self.n_batches_ % self.refit_every == 0:
+            self._refit()
+        return self
+
+    @property
+    def model_(self) -> KernelKMeansModel:  # type: ignore[override] # the parent sets it, here it is found when due
+        """The current clusters."""
+        if self._model is None or (self.refit_every is None and self._seen_by_model < self.n_batches_):
+            return self._refit()
+        return self._model
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "tree_")
+
+    def _start(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
+        """Forget all rows and clusters, and choose the kernel."""
+        self._seed = self._choose_kernel(points, weights)
+        self.tree_ = CoresetTree(n_clusters, self.kernel_, size, z=self.z, seed=self._seed)
+        self.n_batches_ = 0
+        self._model: KernelKMeansModel | None = None
+        self._seen_by_model = 0
+
+    def _take(self, points: Floats, weights: Floats | None) -> None:
+        self.tree_.add(points, weights)
+        self.n_batches_ += 1
+        for name in ("labels_", "inertia_"):  # those of a fit before are of other rows
+            self.__dict__.pop(name, None)
+
+    def _refit(self) -> KernelKMeansModel:
+        tree = self.tree_
+        if tree.n_weighted < tree.k:
+            raise SettingError(
+                f"n_samples={tree.n_weighted} should be >= n_clusters={tree.k}. Give more batches first, or ask "
+                "for fewer clusters."
+            )
+        options = {"n_init": self.n_init, "max_iter": self.max_iter, "seed": self._seed}
+        self._model = refit_tracked(tree.result(), tree.k, tree.kernel, self._model, z=tree.z, **options).model
+        self._seen_by_model = self.n_batches_
+        return self._model
+
+    def _what_was_seen(self) -> str:
+        return f"{self.tree_.n_rows:,} rows in {self.n_batches_:,} batches"

@@ -1,1 +1,0 @@
-"""The paper's experiments and more, on real data: `python -m kernelcoreset.experiments all --data DIR`."""

@@ -1,0 +1,1 @@
+"""Paths, URIs and atomic writes."""

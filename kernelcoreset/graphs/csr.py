@@ -1,0 +1,231 @@
+"""A sparse matrix in compressed rows, compiled: making one, checking one, and D^2 sampling by look-up.
+
+Row i of a graph holds the neighbours indices[starts[i] : starts[i + 1]] with the weights `data`; the sums of rows are
+the degrees. A kernel value is a look-up in a row. Nothing here owns a random generator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.coresets.seeding import pick
+from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.loops.tiles import TILE, Floats
+
+Indices = NDArray[np.int64]
+Nodes = NDArray[np.int32]
+Labels = NDArray[np.int32]
+ShortLabels = NDArray[np.int16]  # while labels are looked up at random, as many as can be should stay in the cache
+
+UNLABELLED = -1
+
+
+class Rows(NamedTuple):
+    """A sparse matrix in compressed rows."""
+
+    starts: Indices
+    indices: Nodes
+    data: Floats
+
+
+# --- making and checking a graph --------------------------------------------------------------------------------------
+
+
+@compiled()
+def rows_of_edges(source: Indices, target: Indices, weights: Floats, n: int) -> Rows:
+    """Both directions of every edge, counted into rows; a loop is one entry."""
+    starts = np.zeros(n + 1, dtype=np.int64)
+    for e in range(len(source)):
+        starts[source[e] + 1] += 1
+        if source[e] != target[e]:
+            starts[target[e] + 1] += 1
+    for i in range(n):
+        starts[i + 1] += starts[i]
+    place = starts[:-1].copy()
+    indices = np.empty(starts[n], dtype=np.int32)
+    data = np.empty(starts[n])
+    for e in range(len(source)):
+        i, j = source[e], target[e]
+        indices[place[i]] = j
+        data[place[i]] = weights[e]
+        place[i] += 1
+        if i != j:
+            indices[place[j]] = i
+            data[place[j]] = weights[e]
+            place[j] += 1
+    return Rows(starts, indices, data)
+
+
+@compiled()
+def turned(starts: Indices, columns: Nodes, values: NDArray[Any], n: int) -> tuple[Indices, Nodes, NDArray[Any]]:
+    """Starts, row numbers and values of n columns, each sorted by row, of a matrix given row by row."""
+    own = np.zeros(n + 1, dtype=np.int64)
+    for e in range(len(columns)):
+        own[columns[e] + 1] += 1
+    for i in range(n):
+        own[i + 1] += own[i]
+    place = own[:-1].copy()
+    indices = np.empty(len(columns), dtype=np.int32)
+    data = np.empty(len(columns), dtype=values.dtype)
+    for i in range(len(starts) - 1):
+        for e in range(starts[i], starts[i + 1]):
+            p = place[columns[e]]
+            place[columns[e]] += 1
+            indices[p] = i
+            data[p] = values[e]
+    return own, indices, data
+
+
+@compiled()
+def transpose(rows: Rows) -> Rows:
+    """The transposed square matrix; its rows come out sorted."""
+    starts, indices, data = turned(rows.starts, rows.indices, rows.data, len(rows.starts) - 1)
+    return Rows(starts, indices, data)
+
+
+@compiled()
+def sum_duplicates(rows: Rows) -> Rows:
+    """The same matrix with every entry once, in the order of its first appearance; zeros are dropped."""
+    n = len(rows.starts) - 1
+    starts = np.zeros(n + 1, dtype=np.int64)
+    indices = np.empty(len(rows.indices), dtype=np.int32)
+    data = np.empty(len(rows.data))
+    seen = np.full(n, -1, dtype=np.int64)
+    fill = 0
+    for i in range(n):
+        for e in range(rows.starts[i], rows.starts[i + 1]):
+            j = rows.indices[e]
+            if rows.data[e] == 0.0:
+                continue
+            if seen[j] >= starts[i]:
+                data[seen[j]] += rows.data[e]
+            else:
+                seen[j] = fill
+                indices[fill] = j
+                data[fill] = rows.data[e]
+                fill += 1
+        starts[i + 1] = fill
+    return Rows(starts, indices[:fill].copy(), data[:fill].copy())
+
+
+@compiled()
+def looks_symmetric(rows: Rows) -> bool:
+    """Whether the entries above and below the diagonal have one fingerprint: true of every symmetric matrix.
+
+    A matrix that is not symmetric passes with probability 2^-64. One sequential pass, where a transposed copy would
+    jump through memory.
+    """
+    difference = np.uint64(0)
+    bits = rows.data.view(np.uint64)
+    for i in range(len(rows.starts) - 1):
+        for e in range(rows.starts[i], rows.starts[i + 1]):
+            j = np.int64(rows.indices[e])
+            low, high = np.uint64(i if i < j else j), np.uint64(j if i < j else i)
+            mixed = (low * np.uint64(0x9E3779B97F4A7C15)) ^ (high * np.uint64(0xC2B2AE3D27D4EB4F))
+            mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x94D049BB133111EB)
+            mixed = (mixed ^ bits[e]) * np.uint64(0xBF58476D1CE4E5B9)
+            mixed ^= mixed >> np.uint64(29)
+            if i < j:
+                difference += mixed * np.uint64(0x9FB21C651E98DF25)
+            elif i > j:
+                difference -= mixed * np.uint64(0x9FB21C651E98DF25)
+    return bool(difference == np.uint64(0))
+
+
+@compiled()
+def first_difference(rows: Rows, other: Rows, tolerance: float) -> tuple[int, int]:
+    """First (i, j) at which two matrices differ by more than the tolerance, a share of the larger value; else -1."""
+    n = len(rows.starts) - 1
+    mine, theirs = np.zeros(n), np.zeros(n)
+    for i in range(n):
+        for e in range(rows.starts[i], rows.starts[i + 1]):
+            mine[rows.indices[e]] += rows.data[e]
+        for e in range(other.starts[i], other.starts[i + 1]):
+            theirs[other.indices[e]] += other.data[e]
+        for e in range(rows.starts[i], rows.starts[i + 1]):
+            j = int(rows.indices[e])
+            if abs(mine[j] - theirs[j]) > tolerance * max(abs(mine[j]), abs(theirs[j])):
+                return i, j
+        for e in range(rows.starts[i], rows.starts[i + 1]):
+            mine[rows.indices[e]] = 0.0
+        for e in range(other.starts[i], other.starts[i + 1]):
+            theirs[other.indices[e]] = 0.0
+    return -1, -1
+
+
+@compiled()
+def sum_rows(rows: Rows, n: int, degrees: Floats, loops: Floats) -> tuple[int, bool]:
+    """Sums and diagonal of a matrix with n columns; the first bad entry, or -1; whether each entry is there once.
+
+    Bad is a weight that is negative or not finite, or an index that names no node. Only rows that rise strictly and
+    hold no zeros are known to have every entry once.
+    """
+    rising = True
+    for i in range(len(rows.starts) - 1):
+        before = -1
+        for e in range(rows.starts[i], rows.starts[i + 1]):
+            weight, j = rows.data[e], rows.indices[e]
+            if not (0.0 <= weight < np.inf and 0 <= j < n):
+                return e, rising
+            degrees[i] += weight
+            if j == i:
+                loops[i] += weight
+            rising = rising and j > before and weight > 0.0
+            before = j
+    return -1, rising
+
+
+# --- D^2 sampling with the look-up kernel -----------------------------------------------------------------------------
+
+
+@compiled()
+def seed_nodes(
+    rows: Rows, degrees: Floats, own: Floats, uniforms: Floats
+) -> tuple[Indices, Floats, Labels, Floats, float]:
+    """Pivots by D^2 for K_ij = a_ij / (d_i d_j), K_ii = own: pivots, d2, nearest, zeros and cost, as in `Seeding`.
+
+    A node that is no neighbour of a pivot p is at d2 = K_ii + K_pp. Only a pivot with the least K_pp so far matters to
+    such nodes, which happens O(log pivots) times; all others touch their neighbours alone.
+    """
+    n = len(degrees)
+    best = np.ones(n)
+    nearest = np.zeros(n, dtype=np.int32)
+    tile_costs = np.empty((n + TILE - 1) // TILE)
+    _sum_tiles(degrees, best, tile_costs)
+    pivots = np.empty(len(uniforms), dtype=np.int64)
+    least = np.inf
+    for p in range(len(uniforms)):
+        pivot = pick(best, degrees, tile_costs, uniforms[p : p + 1])[0]
+        if pivot < 0:  # what was left of its tile is rounding
+            _sum_tiles(degrees, best, tile_costs)
+            if tile_costs.sum() <= 0.0:
+                pivots = pivots[:p]
+                break
+            pivot = pick(best, degrees, tile_costs, uniforms[p : p + 1])[0]
+        pivots[p] = pivot
+        if own[pivot] < least:
+            least = own[pivot]
+            for i in range(n):
+                if p == 0 or own[i] + least < best[i]:
+                    best[i], nearest[i] = own[i] + least, p
+            _sum_tiles(degrees, best, tile_costs)
+        for e in range(rows.starts[pivot], rows.starts[pivot + 1]):
+            i = rows.indices[e]
+            near = max(own[i] + own[pivot] - 2.0 * rows.data[e] / (degrees[i] * degrees[pivot]), 0.0)
+            if near < best[i]:
+                tile_costs[i // TILE] -= degrees[i] * (best[i] - near)
+                best[i], nearest[i] = near, p
+        tile_costs[pivot // TILE] -= degrees[pivot] * best[pivot]
+        best[pivot], nearest[pivot] = 0.0, p
+    _sum_tiles(degrees, best, tile_costs)
+    return pivots, best, nearest, np.zeros(n), tile_costs.sum()
+
+
+@compiled()
+def _sum_tiles(weights: Floats, best: Floats, tile_costs: Floats) -> None:
+    tile_costs[:] = 0.0
+    for i in range(len(best)):
+        tile_costs[i // TILE] += weights[i] * best[i]

@@ -1,0 +1,1 @@
+"""What a job is without Spark: command line, settings, run record, exit codes."""

@@ -1,0 +1,1 @@
+"""The settings of a job, read from TOML and checked before any work starts."""

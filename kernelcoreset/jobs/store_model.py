@@ -1,0 +1,159 @@
+"""A store and the model of it, kept together: opened by a job's settings, fitted anew, models under names of their own.
+
+A model is written under a new name, and it is the commit of the store that names it: whatever fails in between, what is
+there is the old model or the new one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self, TypeVar
+
+from pyarrow import fs
+
+from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.files.paths import Folder
+from kernelcoreset.jobs.record import log
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.models.tracking import Tracked, refit_tracked
+from kernelcoreset.store.store import CoresetStore
+
+_COMMON = ("job", "features", "weight_col")
+_MODELS = "models"
+_KEPT_MODELS = 2
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What a store remembers for the job that keeps it. Plain data; each job adds its own."""
+
+    run: int = 0
+    """Number of fits."""
+    model: str | None = None
+    fit: Any = None
+    """What the model was fitted with; None where the store has changed since and the job must fit anew."""
+
+    @classmethod
+    def of(cls, store: CoresetStore | None) -> Self:
+        """Return the state that a store holds."""
+        kept = {} if store is None else store.state
+        return cls(**{name: value for name, value in kept.items() if name not in _COMMON})
+
+
+_State = TypeVar("_State", bound=JobState)
+
+
+def find_store(settings: Settings, job: str) -> CoresetStore | None:
+    """Return the store of the settings, None if there is none yet; SettingError if it was made for something else."""
+    try:
+        store = CoresetStore.open(str(settings.store.path))
+    except FileNotFoundError:
+        return None
+    owner = store.state.get("job", job)
+    if owner != job:
+        raise SettingError(
+            f"The store at {store.path} is kept by the job {owner}; {job} needs one of its own. Set another store.path."
+        )
+    wanted: dict[str, Any] = {
+        "k": settings.coreset.k,
+        "size": settings.coreset.coreset_size,
+        "z": settings.coreset.z,
+        "leaf_size": settings.coreset.leaf_size or 4 * settings.coreset.coreset_size,
+        "seed": settings.coreset.seed,
+    }
+    if settings.kernel.sigma_rule is None:  # a width chosen from the data was chosen when the store was made
+        wanted["kernel"] = settings.kernel.build().to_dict()
+    of_state = {"features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
+    wanted |= {name: value for name, value in of_state.items() if name in store.state}
+    for name, value in wanted.items():
+        if name in of_state:
+            found = store.state[name]
+        else:
+            found = store.kernel.to_dict() if name == "kernel" else getattr(store, name)
+        if found != value:
+            raise SettingError(
+                f"The store at {store.path} was made with {name} = {found!r}; the settings say {value!r}. Change them "
+                "back, or set another store.path and build anew."
+            )
+    return store
+
+
+def make_store(settings: Settings, kernel: Kernel) -> CoresetStore:
+    """Return a new, empty store for the settings."""
+    wanted = settings.coreset
+    return CoresetStore.create(
+        str(settings.store.path),
+        wanted.k,
+        kernel,
+        wanted.coreset_size,
+        z=wanted.z,
+        leaf_size=wanted.leaf_size,
+        seed=wanted.seed,
+    )
+
+
+def fit_store(
+    store: CoresetStore,
+    settings: Settings,
+    state: _State,
+    before: KernelKMeansModel | None,
+    fit: Any,
+    weight_of: Callable[[str], float] | None = None,
+) -> tuple[Tracked, _State]:
+    """Return the model of all that is in the store, its clusters named after those of the model before.
+
+    It is written already. The state, which names it and what it was fitted with, is still to be kept.
+    """
+    coreset, wanted = store.result(weight_of=weight_of), settings.cluster
+    tracked = refit_tracked(coreset, wanted.k, store.kernel, before, z=store.z, seed=store.seed, **wanted.effort)
+    run = state.run + 1
+    return tracked, replace(state, run=run, model=_write_model(store, tracked.model, run), fit=fit)
+
+
+def _write_model(store: CoresetStore, model: KernelKMeansModel, number: int) -> str:
+    """Write a model into the store's folder under a new name, and return the name."""
+    name = f"{_MODELS}/{number:06d}-{uuid.uuid4().hex[:8]}"
+    folder = Folder(f"{store.path}/{name}")
+    for file, content in model.to_files().items():
+        folder.write(file, content)
+    folder.sync()
+    return name
+
+
+def read_model(store: CoresetStore, name: str | None) -> KernelKMeansModel | None:
+    """Return the model that the store's state names; None where there is none yet, or it cannot be read any more.
+
+    A model that is lost costs no data: the store has what it takes to fit another. Only its clusters' names are lost.
+    """
+    if name is None:
+        return None
+    folder = Folder(f"{store.path}/{name}")
+    try:
+        return KernelKMeansModel.from_files({file: folder.read(file) for file in sorted(folder.names())})
+    except (KeyError, FileNotFoundError, FormatError) as error:
+        log.warning("The model %s of the store at %s cannot be read (%s): fitting anew.", name, store.path, error)
+        return None
+
+
+def remove_old_models(store: CoresetStore, state: JobState) -> None:
+    """Remove what crashes left, and all models but the one that the state names and the one before."""
+    folder = Folder(f"{store.path}/{_MODELS}")
+    found = folder.system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
+    older = sorted(info.base_name for info in found if f"{_MODELS}/{info.base_name}" < str(state.model))
+    for name in older[: len(older) - _KEPT_MODELS + 1]:
+        folder.system.delete_dir(f"{folder.path}/{name}")
+
+
+def keep_state(store: CoresetStore, settings: Settings, job: str, state: JobState, **change: Any) -> None:
+    """Commit a job's state, and what else is to change with it; with it goes what later runs must have in common."""
+    common = {"job": job, "features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
+    store.change(**change, state={**common, **asdict(state)}, expected_version=store.version)
+
+
+def plain_fit(settings: Settings, **more: Any) -> dict[str, Any]:
+    """Return what a fit depends on beside the store's content; where it differs from the last time, fit anew."""
+    return {"k": settings.cluster.k, **settings.cluster.effort, **more}

@@ -1,0 +1,154 @@
+"""Centers that are combinations of points, on one tile of points, compiled: the loops that must vectorise.
+
+As in `tiles`, everything works on the first m entries of a tile, assumes validated input and owns no random generator.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.loops.tiles import _FAST as FAST
+from kernelcoreset.kernels.loops.tiles import Floats, Ints
+
+
+@compiled(fastmath=FAST)
+def add_scaled(tile: Floats, m: int, factor: float, out: Floats) -> None:
+    """Let out += factor * tile."""
+    for i in range(m):
+        out[i] += factor * tile[i]
+
+
+@compiled(fastmath=FAST)
+def add_combination(tiles: Floats, count: int, m: int, factors: Floats, out: Floats) -> None:
+    """Let out += sum over the first `count` tiles of factors[t] * tiles[t]; four a sweep, as above."""
+    t = 0
+    while t + 4 <= count:
+        a, b, c, e = tiles[t], tiles[t + 1], tiles[t + 2], tiles[t + 3]
+        fa, fb, fc, fe = factors[t], factors[t + 1], factors[t + 2], factors[t + 3]
+        for i in range(m):
+            out[i] += (fa * a[i] + fb * b[i]) + (fc * c[i] + fe * e[i])
+        t += 4
+    while t < count:
+        add_scaled(tiles[t], m, factors[t], out)
+        t += 1
+
+
+@compiled(fastmath=FAST)
+def subtract_projection(tiles: Floats, basis: Floats, m: int, coordinate: Floats, out: Floats) -> None:
+    """Let out -= |projection|^2: the squared coordinates basis @ tiles, for a lower triangular `basis`."""
+    p = basis.shape[0]
+    for t in range(p):
+        own = basis[t]
+        if t < 4 <= p:  # zeros fill the row, so one sweep without a store between does
+            a, b, c, e = tiles[0], tiles[1], tiles[2], tiles[3]
+            fa, fb, fc, fe = own[0], own[1], own[2], own[3]
+            for i in range(m):
+                value = (fa * a[i] + fb * b[i]) + (fc * c[i] + fe * e[i])
+                out[i] -= value * value
+        else:
+            coordinate[:m] = 0.0
+            add_combination(tiles, t + 1, m, own, coordinate)
+            for i in range(m):
+                out[i] -= coordinate[i] * coordinate[i]
+
+
+@compiled(fastmath=FAST)
+def two_nearest(products: Floats, squared_norms: Floats, m: int, nearest: Ints, first: Floats, second: Floats) -> None:
+    """The two smallest of c.c - 2 <x, c> and the center of the smaller; the lowest index wins a tie, NaN stays NaN."""
+    first[:m] = np.inf
+    second[:m] = np.inf
+    nearest[:m] = 0
+    for c in range(products.shape[0]):
+        own, norm = products[c], squared_norms[c]
+        for i in range(m):
+            value = norm - 2.0 * own[i]
+            before = first[i]
+            closer = not (before <= value)
+            middle = before if closer else value
+            first[i] = value if closer and before == before else before
+            nearest[i] = c if closer else nearest[i]
+            second[i] = middle if not (second[i] <= middle) else second[i]
+
+
+@compiled(fastmath=FAST)
+def finish_center_distances(diagonal_tile: Floats, m: int, values: Floats) -> None:
+    """From c.c - 2 <x, c> to the distance, in place, never below zero; NaN stays NaN, to be noticed."""
+    for i in range(m):
+        value = diagonal_tile[i] + values[i]
+        values[i] = 0.0 if value <= 0.0 else np.sqrt(value)
+
+
+@compiled(fastmath={"nnan", "nsz"})
+def largest(tile: Floats, m: int) -> float:
+    """The largest of numbers that are at least 0 and not NaN, which is what lets it vectorise."""
+    most = 0.0
+    for i in range(m):
+        most = tile[i] if tile[i] > most else most
+    return most
+
+
+class Bounds(NamedTuple):
+    """How far compressed centers may be off; worked out in `compression`."""
+
+    span: float
+    """Rounding of `residual`, relative to K(x, x)."""
+    center: float
+    """max |c - chat|."""
+    pair: float
+    """max |(c_i - c_j) - (chat_i - chat_j)|."""
+    rounding: float
+    """Rounding of the squared distance, relative to K(x, x)."""
+    norms: float
+    """Rounding of the squared distance that comes on top."""
+
+
+@compiled(fastmath=FAST)
+def certify(
+    diagonal_tile: Floats,
+    residual: Floats,
+    first: Floats,
+    second: Floats,
+    m: int,
+    bounds: Bounds,
+    accuracy: float,
+    scale: float,
+    sure: NDArray[np.bool_],
+) -> float:
+    """sure[i]: no other center can be nearer, and the squared distance is good; the largest error let through.
+
+    `residual` is the squared norm of what the first landmarks do not span of phi(x), and is overwritten. NaN is never
+    sure.
+    """
+    for i in range(m):
+        own = diagonal_tile[i]
+        outside = np.sqrt(max(residual[i], 0.0) + bounds.span * own)
+        slack = bounds.rounding * own + bounds.norms
+        error = 2.0 * outside * bounds.center + slack
+        least = max(own + first[i] - error, 0.0)
+        gap = second[i] - first[i] - 2.0 * (outside * bounds.pair + slack)
+        good = (gap > 0.0) & (error <= accuracy * (least + scale))
+        residual[i] = error if good else 0.0
+        sure[i] = good
+    return float(largest(residual, m))
+
+
+@compiled(fastmath=FAST)
+def certify_sums(
+    diagonal_tile: Floats,
+    residual: Floats,
+    sums: Floats,
+    m: int,
+    bounds: Bounds,
+    accuracy: float,
+    sure: NDArray[np.bool_],
+) -> None:
+    """sure[i]: <x, chat> is within accuracy * <x, c>. The bounds are those of 2 <x, c>, see `certify`."""
+    for i in range(m):
+        own = diagonal_tile[i]
+        outside = np.sqrt(max(residual[i], 0.0) + bounds.span * own)
+        error = outside * bounds.center + 0.5 * (bounds.rounding * own + bounds.norms)
+        sure[i] = error <= accuracy * (sums[i] - error)

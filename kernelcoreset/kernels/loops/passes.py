@@ -1,0 +1,413 @@
+"""A whole kernel over all points, compiled: a kernel is a small program that runs tile by tile.
+
+A program is a list of operations in postfix order, so that sums and products of kernels are evaluated by the same
+compiled code as a single kernel: `Gaussian + 2 * Linear` is "push Gaussian, push Linear, scale, add". The choice
+between operations is made once a tile, which costs nothing, and nothing is compiled again for another parameter or
+another combination; only a user's own function makes the passes compile anew (`specialise`).
+
+Every loop that evaluates kernels over all points stands in this file, so that one source serves both cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from types import FunctionType, SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.loops.center_tiles import (
+    Bounds,
+    add_combination,
+    add_scaled,
+    certify,
+    certify_sums,
+    finish_center_distances,
+    subtract_projection,
+    two_nearest,
+)
+from kernelcoreset.kernels.loops.tiles import (
+    NORMALIZE,
+    TILE,
+    USER,
+    Floats,
+    Ints,
+    combine,
+    finish_distances,
+    keep_nearest,
+    leaf_diagonal,
+    leaf_values,
+    normalize,
+    weighted_sum,
+)
+
+GROUP = 16  # landmarks evaluated before their values are used: they stay in the second-level cache
+
+
+class Program(NamedTuple):
+    """A kernel as the loops want it. `squared`: leaves give exact squared distances, so no diagonal is needed.
+
+    `extra` is 1 where the last coordinate is a point's degree, which only the operation NORMALIZE sees.
+    """
+
+    operations: Ints
+    parameters: Floats
+    squared: bool
+    stack_rows: int
+    extra: int
+
+
+class Cloud(NamedTuple):
+    """Many points: columns of shape (d, n), and K(x, x) of each (empty where the program is exact)."""
+
+    columns: Floats
+    diagonals: Floats
+
+
+class Rows(NamedTuple):
+    """A few points that the many are measured against: rows of shape (m, d), and K(y, y) of each."""
+
+    points: Floats
+    diagonals: Floats
+
+
+class Combinations(NamedTuple):
+    """Centers as sums of kernel functions: point j adds factors[e] K(x, points[j]) to center which[e], e in its run."""
+
+    points: Floats
+    starts: Ints
+    which: Ints
+    factors: Floats
+
+
+class Landmarks(NamedTuple):
+    """Centers as dense sums over a few points, and how far they may be off."""
+
+    # `basis` is lower triangular: row t makes an orthonormal vector of the first t + 1 landmarks.
+
+    points: Floats
+    factors: Floats
+    basis: Floats
+    bounds: Bounds
+
+
+class Nearest(NamedTuple):
+    """What a labelling pass fills in for every point: center, c.c - 2 <x, c> of the nearest and of the second."""
+
+    labels: Ints
+    first: Floats
+    second: Floats
+
+
+@compiled()
+def user_value(which: int, x: Floats, y: Floats) -> float:
+    """Stand-in for a user's function; `specialise` puts the real one in its place."""
+    return np.nan
+
+
+@compiled()
+def values(program: Program, columns: Floats, low: int, high: int, y: Floats, stack: Floats) -> None:
+    """Leave K(x, y), or the exact squared distance, of points low..high in stack[0]; the last row is scratch."""
+    m = high - low
+    d = columns.shape[0] - program.extra
+    features, others = columns[:d], y[:d]
+    top = -1
+    for step in range(program.operations.shape[0]):
+        code = program.operations[step, 0]
+        own = program.parameters[program.operations[step, 1] :]
+        if code == USER:
+            top += 1
+            x = np.empty(d)
+            for i in range(m):
+                for j in range(d):
+                    x[j] = columns[j, low + i]
+                stack[top, i] = user_value(np.int64(own[0]), x, others)
+        elif code < USER:
+            top += 1
+            leaf_values(code, own, features, low, high, others, program.squared, stack[top], stack[-1])
+        elif code == NORMALIZE:
+            normalize(stack[top], m, columns[d, low:high], y[d])
+        else:
+            top = combine(code, own, m, stack, top)
+
+
+@compiled()
+def diagonal(program: Program, columns: Floats, out: Floats) -> None:
+    """out[i] = K(x_i, x_i) for all points."""
+    stack = np.empty((program.stack_rows, TILE))
+    n = columns.shape[1]
+    d = columns.shape[0] - program.extra
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        top = -1
+        for step in range(program.operations.shape[0]):
+            code = program.operations[step, 0]
+            own = program.parameters[program.operations[step, 1] :]
+            if code == USER:
+                top += 1
+                x = np.empty(d)
+                for i in range(high - low):
+                    for j in range(d):
+                        x[j] = columns[j, low + i]
+                    stack[top, i] = user_value(np.int64(own[0]), x, x)
+            elif code < USER:
+                top += 1
+                leaf_diagonal(code, own, columns[:d], low, high, stack[top])
+            elif code == NORMALIZE:
+                for _ in range(2):
+                    normalize(stack[top], high - low, columns[d, low:high], 1.0)
+            else:
+                top = combine(code, own, high - low, stack, top)
+        out[low:high] = stack[0, : high - low]
+
+
+@compiled()
+def distances(program: Program, cloud: Cloud, low: int, high: int, rows: Rows, r: int, z: float, stack: Floats) -> None:
+    """distance^z of points low..high to rows[r], left in stack[0]."""
+    values(program, cloud.columns, low, high, rows.points[r], stack)
+    # An exact program needs no diagonals: then both arrays are empty and these are never read.
+    own = cloud.diagonals[low:high]
+    other = 0.0 if program.squared else rows.diagonals[r]
+    finish_distances(stack[0], high - low, own, other, program.squared, z)
+
+
+# --- passes over all points ------------------------------------------------------------------------------------------
+
+
+@compiled()
+def block(program: Program, columns: Floats, rows: Floats, out: Floats) -> None:
+    """out[r, i] = K(x_i, rows_r), or the exact squared distance."""
+    stack = np.empty((program.stack_rows, TILE))
+    n = columns.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        for r in range(rows.shape[0]):
+            values(program, columns, low, high, rows[r], stack)
+            out[r, low:high] = stack[0, : high - low]
+
+
+@compiled()
+def update_nearest(
+    program: Program,
+    cloud: Cloud,
+    pivots: Rows,
+    first: int,
+    z: float,
+    weights: Floats,
+    best: Floats,
+    nearest: Ints,
+    onward: Floats,
+    tile_costs: Floats,
+) -> None:
+    """Measure all points against more pivots: keep min distance^z, which pivot, and each tile's weighted cost.
+
+    Pivot r of this call is known as `first + r`. A tile sees all pivots while it is in the cache. `onward` is
+    distance^z to the pivot that comes after the nearest one, kept for those who want to order a cell by it.
+    """
+    stack = np.empty((program.stack_rows, TILE))
+    n = cloud.columns.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        for r in range(pivots.points.shape[0]):
+            distances(program, cloud, low, high, pivots, r, z, stack)
+            keep_nearest(stack[0], high - low, first + r, best[low:high], nearest[low:high], onward[low:high])
+        tile_costs[low // TILE] = weighted_sum(best[low:high], weights[low:high], high - low)
+
+
+@compiled()
+def center_set_costs(
+    program: Program, cloud: Cloud, weights: Floats, centers: Rows, k: int, z: float, out: Floats
+) -> None:
+    """out[s] += sum_i w_i min over the k centers of set s of distance^z; one set is k rows of `centers`."""
+    stack = np.empty((program.stack_rows, TILE))
+    best = np.empty(TILE)
+    n = cloud.columns.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        m = high - low
+        for s in range(centers.points.shape[0] // k):
+            for r in range(s * k, s * k + k):
+                distances(program, cloud, low, high, centers, r, z, stack)
+                if r == s * k:
+                    best[:m] = stack[0, :m]
+                else:
+                    np.minimum(best[:m], stack[0, :m], best[:m])
+            out[s] += weighted_sum(best, weights[low:high], m)
+
+
+@compiled()
+def center_products(
+    program: Program, columns: Floats, low: int, high: int, centers: Combinations, stack: Floats, products: Floats
+) -> None:
+    """products[c, i] = <x_i, center c> for points low..high: one kernel value a point and coreset point."""
+    m = high - low
+    products[:, :m] = 0.0
+    for j in range(centers.points.shape[0]):
+        values(program, columns, low, high, centers.points[j], stack)
+        for e in range(centers.starts[j], centers.starts[j + 1]):
+            add_scaled(stack[0], m, centers.factors[e], products[centers.which[e]])
+
+
+@compiled()
+def center_distances(program: Program, cloud: Cloud, centers: Combinations, squared_norms: Floats, out: Floats) -> None:
+    """out[c, i] = distance of x_i to center c."""
+    k, n = out.shape
+    stack = np.empty((program.stack_rows, TILE))
+    products = np.empty((k, TILE))
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        center_products(program, cloud.columns, low, high, centers, stack, products)
+        for c in range(k):
+            out[c, low:high] = squared_norms[c] - 2.0 * products[c, : high - low]
+            finish_center_distances(cloud.diagonals[low:high], high - low, out[c, low:high])
+
+
+@compiled()
+def label_directly(
+    program: Program, columns: Floats, centers: Combinations, squared_norms: Floats, out: Nearest
+) -> None:
+    """The nearest and the second nearest center of every point, from all coreset points."""
+    n = columns.shape[1]
+    stack = np.empty((program.stack_rows, TILE))
+    products = np.empty((len(squared_norms), TILE))
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        center_products(program, columns, low, high, centers, stack, products)
+        two_nearest(
+            products, squared_norms, high - low, out.labels[low:high], out.first[low:high], out.second[low:high]
+        )
+
+
+@compiled()
+def landmark_products(
+    program: Program,
+    cloud: Cloud,
+    low: int,
+    high: int,
+    landmarks: Landmarks,
+    tiles: Floats,
+    products: Floats,
+    residual: Floats,
+) -> None:
+    """products[c, i] = <x_i, center c> on the landmarks, residual[i] = what the basis does not span of |phi(x_i)|^2.
+
+    The landmarks of `basis` come first: an orthonormal basis of their span gives the part of phi(x) outside it. A
+    kernel's stack grows upwards from where its value is to stand, over rows of `tiles` that are filled later.
+    """
+    m = high - low
+    k, count = landmarks.factors.shape
+    products[:, :m] = 0.0
+    for start in range(0, count, GROUP):
+        group = min(GROUP, count - start)
+        for t in range(group):
+            values(program, cloud.columns, low, high, landmarks.points[start + t], tiles[t:])
+        for c in range(k):
+            add_combination(tiles, group, m, landmarks.factors[c, start:], products[c])
+        if start == 0:
+            residual[:m] = cloud.diagonals[low:high]
+            subtract_projection(tiles, landmarks.basis, m, tiles[-1], residual)
+
+
+@compiled()
+def label_by_landmarks(
+    program: Program,
+    cloud: Cloud,
+    landmarks: Landmarks,
+    squared_norms: Floats,
+    accuracy: float,
+    scale: float,
+    out: Nearest,
+    sure: Any,
+) -> float:
+    """As `label_directly`, from the landmarks alone; sure[i] where that is proved. The largest error let through."""
+    n = cloud.columns.shape[1]
+    k, count = landmarks.factors.shape
+    tiles = np.empty((min(GROUP, count) + program.stack_rows, TILE))
+    products = np.empty((k, TILE))
+    residual = np.empty(TILE)
+    worst = 0.0
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        m = high - low
+        landmark_products(program, cloud, low, high, landmarks, tiles, products, residual)
+        first, second = out.first[low:high], out.second[low:high]
+        two_nearest(products, squared_norms, m, out.labels[low:high], first, second)
+        error = certify(
+            cloud.diagonals[low:high], residual, first, second, m, landmarks.bounds, accuracy, scale, sure[low:high]
+        )
+        worst = max(worst, error)
+    return worst
+
+
+@compiled()
+def sum_directly(program: Program, columns: Floats, centers: Combinations, out: Floats) -> None:
+    """out[c, i] = <x_i, center c> for all points, from all the points the centers are made of."""
+    n = columns.shape[1]
+    stack = np.empty((program.stack_rows, TILE))
+    products = np.empty((out.shape[0], TILE))
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        center_products(program, columns, low, high, centers, stack, products)
+        out[:, low:high] = products[:, : high - low]
+
+
+@compiled()
+def sum_by_landmarks(
+    program: Program, cloud: Cloud, landmarks: Landmarks, accuracy: float, out: Floats, sure: Any
+) -> None:
+    """out[i] = <x_i, center> of the one center, from the landmarks alone; sure[i] where it is within `accuracy`."""
+    n = cloud.columns.shape[1]
+    tiles = np.empty((min(GROUP, landmarks.factors.shape[1]) + program.stack_rows, TILE))
+    products = np.empty((1, TILE))
+    residual = np.empty(TILE)
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        m = high - low
+        landmark_products(program, cloud, low, high, landmarks, tiles, products, residual)
+        out[low:high] = products[0, :m]
+        certify_sums(cloud.diagonals[low:high], residual, out[low:high], m, landmarks.bounds, accuracy, sure[low:high])
+
+
+_CALLS_USER_VALUE = (
+    values,
+    diagonal,
+    distances,
+    block,
+    update_nearest,
+    center_set_costs,
+    center_products,
+    center_distances,
+    label_directly,
+    landmark_products,
+    label_by_landmarks,
+    sum_directly,
+    sum_by_landmarks,
+)
+
+
+@lru_cache(maxsize=32)
+def specialise(functions: tuple[Callable[..., Any], ...]) -> SimpleNamespace:
+    """The passes of this file; compiled anew around `functions` where a program calls a user's own.
+
+    The sources are the very same: each function is rebuilt with `user_value` bound to the user's functions.
+    """
+    if not functions:
+        return SimpleNamespace(**globals())
+    namespace = dict(globals())
+    namespace["user_value"] = _choose(functions)
+    for dispatcher in _CALLS_USER_VALUE:
+        source = dispatcher.py_func
+        namespace[source.__name__] = njit(FunctionType(source.__code__, namespace, source.__name__))
+    return SimpleNamespace(**namespace)
+
+
+def _choose(functions: tuple[Callable[..., Any], ...]) -> Any:
+    """One compiled function that calls functions[which]."""
+    first = functions[0]
+    if len(functions) == 1:
+        return njit(lambda which, x, y: first(x, y))
+    rest = _choose(functions[1:])
+    return njit(lambda which, x, y: first(x, y) if which == 0 else rest(which - 1, x, y))

@@ -1,0 +1,1 @@
+"""From clusters to a label for every point."""

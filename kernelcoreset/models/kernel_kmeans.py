@@ -1,0 +1,198 @@
+"""What a fit leaves behind: centers that label any point, and the coreset they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from kernelcoreset.checks import Floats, check_count, check_points, check_weights
+from kernelcoreset.clustering.solve import Solution, solve
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.kernels.combined import Normalized
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.labelling.centers import Centers, Labels
+from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
+
+_CORESET = "coreset.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class KernelKMeansModel(KeptAsFolder):
+    """A fitted kernel clustering: k centers in the feature space, each a combination of coreset points. Immutable.
+
+    Parameters
+    ----------
+    coreset : Coreset
+        What the centers were found on.
+    kernel : Kernel
+    solution : Solution
+        Labels and coefficients on the coreset, cost, iterations.
+    z : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcoreset import Gaussian, KernelKMeansModel, build_coreset
+    >>> points = np.random.default_rng(0).normal(size=(2_000, 2)) + np.repeat([[0.0], [9.0]], 1_000, axis=0)
+    >>> kernel = Gaussian(sigma=3.0)
+    >>> coreset = build_coreset(points, k=2, kernel=kernel, size=100, seed=0)
+    >>> model = KernelKMeansModel.fit_coreset(coreset, k=2, kernel=kernel, seed=0)
+    >>> sorted(np.bincount(model.predict(points)).tolist())
+    [1000, 1000]
+    """
+
+    FILES: ClassVar = (ABOUT, _CORESET)
+
+    coreset: Coreset
+    kernel: Kernel
+    solution: Solution
+    z: float = 2.0
+
+    @staticmethod
+    def fit_coreset(
+        coreset: Coreset,
+        k: int,
+        kernel: Kernel,
+        *,
+        z: float = 2.0,
+        n_init: int = 10,
+        max_iter: int = 300,
+        seed: int = 0,
+        start: ArrayLike | None = None,
+    ) -> KernelKMeansModel:
+        """Return the model of the best solution that `solve` finds on a coreset; parameters as there.
+
+        Clusters are numbered by falling weight, so that the same clusters have the same numbers whatever the order of
+        the points; with `start` they keep the numbers they had.
+        """
+        solution = solve(coreset, k, kernel, z=z, n_init=n_init, max_iter=max_iter, seed=seed, start=start)
+        if start is None:
+            solution = _numbered_by_weight(solution, coreset)
+        return KernelKMeansModel(coreset, kernel, solution, float(z))
+
+    @cached_property
+    def centers(self) -> Centers:
+        """The k centers, ready to label points."""
+        return Centers(self.coreset.points, self.solution.coefficients, self.kernel)
+
+    @property
+    def k(self) -> int:
+        """Number of clusters."""
+        return len(self.solution.coefficients)
+
+    @property
+    def cluster_sizes(self) -> NDArray[np.int64]:
+        """Number of coreset points of each cluster, shape (k,)."""
+        return np.bincount(self.solution.labels, minlength=self.k)
+
+    @property
+    def cluster_weights(self) -> Floats:
+        """Weight of each cluster in the data as the coreset estimates it, shape (k,)."""
+        return np.bincount(self.solution.labels, self.coreset.weights, minlength=self.k).astype(np.float64)
+
+    def predict(self, points: ArrayLike) -> NDArray[np.int32]:
+        """Return the cluster of every point, shape (n,)."""
+        return self.centers.label(points).labels
+
+    def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
+        """Return cluster, distance and, if asked, margin to the second center of every point."""
+        return self.centers.label(points, margins=margins)
+
+    def distances(self, points: ArrayLike) -> Floats:
+        """Return the feature distance of every point to every center, shape (n, k)."""
+        return self.centers.distances(points)
+
+    def cost(self, points: ArrayLike, weights: ArrayLike | None = None) -> float:
+        """Return sum_x w_x min_c dist(x, c)^z over the given points."""
+        points = check_points(points)
+        weights = check_weights(weights, len(points))
+        return float(weights @ self.centers.label(points).distances ** self.z)
+
+    def representatives(self, count: int = 1) -> list[NDArray[Any]]:
+        """Return, for each cluster, its coreset points nearest to the center, nearest first.
+
+        Parameters
+        ----------
+        count : int
+            Points wanted of each cluster; a small cluster may have fewer.
+
+        Returns
+        -------
+        list of k arrays
+            Ids of the original rows where the coreset has ids, positions in the coreset otherwise.
+        """
+        count = check_count("count", count)
+        own = self.distances(self.coreset.points)[np.arange(len(self.coreset)), self.solution.labels]
+        names = np.arange(len(self.coreset)) if self.coreset.ids is None else self.coreset.ids
+        found = []
+        for cluster in range(self.k):
+            members = np.flatnonzero(self.solution.labels == cluster)
+            found.append(names[members[np.argsort(own[members], kind="stable")[:count]]])
+        return found
+
+    def refit(self, k: int | None = None, **options: Any) -> KernelKMeansModel:
+        """Return a model for another k, at most the coreset's, from the kept coreset alone; options as in `solve`."""
+        k = self.k if k is None else check_count("k", k)
+        most = self.coreset.settings.get("k", k)
+        if k > most:
+            raise SettingError(
+                f"`k` must be at most {most}, the k the coreset was built for; got {k}. Build it for a larger k."
+            )
+        return KernelKMeansModel.fit_coreset(self.coreset, k, self.kernel, **{"z": self.z, **options})
+
+    def to_files(self) -> dict[str, bytes]:
+        """Return the model as two files by name, for storage that is not a local folder."""
+        solution = self.solution
+        own = solution.coefficients[solution.labels, np.arange(len(self.coreset))]
+        table = self.coreset.to_arrow()
+        table = table.append_column("cluster", pa.array(solution.labels, pa.int32()))
+        table = table.append_column("coefficient", pa.array(own, pa.float64()))
+        about = {
+            "k": self.k,
+            "z": self.z,
+            "kernel": self.kernel.to_dict(),
+            "cost": solution.cost,
+            "n_iter": solution.n_iter,
+            "converged": solution.converged,
+        }
+        return pack(about, _CORESET, table)
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> KernelKMeansModel:
+        """Return the model that `to_files` gave, or raise FormatError."""
+        model = read_clustering(files)
+        if isinstance(model.kernel, Normalized):
+            raise FormatError("This is a spectral model: load it with SpectralModel.load.")
+        return model
+
+
+def read_clustering(files: Mapping[str, bytes]) -> KernelKMeansModel:
+    """Return the model that `to_files` gave, also the one inside a spectral model."""
+    about = unpack_about(files)
+    table = unpack_table(files, _CORESET, about)
+    coreset = Coreset.from_arrow(table)
+    labels = table["cluster"].to_numpy().astype(np.int32)
+    coefficients = np.zeros((about["k"], len(coreset)))
+    coefficients[labels, np.arange(len(coreset))] = table["coefficient"].to_numpy()
+    solution = Solution(labels, coefficients, about["cost"], about["n_iter"], about["converged"])
+    return KernelKMeansModel(coreset, Kernel.from_dict(about["kernel"]), solution, about["z"])
+
+
+def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:
+    """The same solution with its clusters in the order of falling weight, equal ones by their mean point."""
+    k = len(solution.coefficients)
+    weights = np.bincount(solution.labels, coreset.weights, minlength=k)
+    means = solution.coefficients @ coreset.points
+    # Rounded, so that the same clusters summed in another order are not told apart by the last bit.
+    keys = [np.round(column, 9) for column in means.T[::-1]]
+    order = np.lexsort((*keys, -np.round(weights / weights.sum(), 9)))
+    place = np.empty(k, dtype=np.int32)
+    place[order] = np.arange(k, dtype=np.int32)
+    return replace(solution, labels=place[solution.labels], coefficients=solution.coefficients[order])

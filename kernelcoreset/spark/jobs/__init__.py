@@ -1,0 +1,1 @@
+"""The jobs on Spark, step by step."""

@@ -1,0 +1,66 @@
+"""The graph job on its settings: edges in, a row for every node with its cluster out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+
+from kernelcoreset.errors import SettingError
+from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.spark.graph import BYTES_PER_EDGE, EdgeColumns, cluster_graph
+from kernelcoreset.spark.jobs.batch import save_model
+from kernelcoreset.spark.jobs.input import read_input
+from kernelcoreset.spark.jobs.output import check_output, write_output
+
+
+def run(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
+    """Gather the edges, cluster the nodes, write node and cluster."""
+    check_output(spark, settings.output)
+    frame, columns = _open(spark, settings)
+    with record.stage("cluster"):
+        found = cluster_graph(
+            frame,
+            settings.coreset.k,
+            columns,
+            coreset_size=settings.graph.coreset_size,
+            n_init=settings.cluster.n_init,
+            seed=settings.coreset.seed,
+            most_edges=settings.graph.most_edges,
+        )
+    model = found.model
+    record.add(
+        rows=found.edges,
+        nodes=len(model.labels),
+        kernel=f"a graph of {len(model.labels):,} nodes, walks of {model.hops} steps, cut {model.normalized_cut:.6g}",
+        exact_normalized_cut=model.normalized_cut,
+        shift=model.shift,
+        hops=model.hops,
+        sweeps=model.sweeps,
+        coreset_points=len(model.coreset_nodes),
+        cluster_sizes=np.bincount(model.labels[model.labels >= 0], minlength=model.k),
+        nodes_without_edges=int(np.count_nonzero(model.labels < 0)),
+    )
+    save_model(model, settings, record)
+    labels = found.labels.withColumnRenamed("prediction", settings.output.prediction_col)
+    with record.stage("write"):
+        write_output(labels, settings.output)
+    record.add(output=settings.output.path or settings.output.table)
+
+
+def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
+    """Return what a run would take, without doing it."""
+    frame, _ = _open(spark, settings)
+    edges = frame.count()
+    return {"edges": edges, "most_edges": settings.graph.most_edges, "driver_bytes": edges * BYTES_PER_EDGE}
+
+
+def _open(spark: SparkSession, settings: Settings) -> tuple[DataFrame, EdgeColumns]:
+    if settings.input.bad_rows != "fail":
+        raise SettingError(
+            f'`input.bad_rows` must be "fail" for a graph; got {settings.input.bad_rows!r}. Filter with `input.where`.'
+        )
+    columns = EdgeColumns(settings.graph.source_col, settings.graph.target_col, settings.input.weight_col)
+    return read_input(spark, settings.input, settings.coreset.seed), columns

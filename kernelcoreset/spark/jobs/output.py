@@ -1,0 +1,158 @@
+"""Writing the result so that a failed job leaves the old one as it was."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyarrow import fs
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+from kernelcoreset.errors import SettingError
+from kernelcoreset.files.paths import open_path
+from kernelcoreset.jobs.record import local_path
+from kernelcoreset.jobs.settings.rows import OutputSettings
+from kernelcoreset.jobs.settings.sections import scheme_of
+from kernelcoreset.spark.columns import quoted
+
+_FILE_FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of a partition column's nulls."""
+# What Spark escapes in the names of partition folders.
+_ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
+_PARTITION_MODE = "spark.sql.sources.partitionOverwriteMode"
+
+
+def check_output(spark: SparkSession, settings: OutputSettings) -> None:
+    """Refuse what would fail at the very end, before any work is done."""
+    if settings.mode != "error":
+        return
+    folder = _local(settings.path)
+    if folder is not None and folder.exists():
+        raise SettingError(f"`output.path` is there already: {settings.path}. Set output.mode to overwrite or append.")
+    if settings.table is not None and spark.catalog.tableExists(settings.table):
+        raise SettingError(
+            f"`output.table` is there already: {settings.table}. Set output.mode to overwrite or append."
+        )
+
+
+def write_output(frame: DataFrame, settings: OutputSettings) -> None:
+    """Write the frame by the mode of the settings.
+
+    Overwriting a local folder writes beside it and swaps at the end. Everywhere else Spark's own writer is relied on:
+    it is atomic for table formats such as Delta, and for dynamic partition overwrite.
+    """
+    if settings.table is not None:
+        _write_table(frame, settings, settings.table)
+        return
+    folder = _local(settings.path)
+    was_there = folder is not None and folder.exists()
+    if settings.mode == "overwrite" and folder is not None and was_there and settings.format != "delta":
+        _replace_folder(folder, _writer(frame, settings))
+        return
+    writer = _writer(frame, settings)
+    if settings.mode == "overwrite-partitions":
+        writer = writer.mode("overwrite").option("partitionOverwriteMode", "dynamic")
+    else:
+        writer = writer.mode(settings.mode)
+    try:
+        writer.save(settings.path)
+    except BaseException:
+        if folder is not None and not was_there:  # an empty folder would be in the way of the next run
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def remove_partitions(spark: SparkSession, settings: OutputSettings, partitions: Sequence[Mapping[str, str]]) -> None:
+    """Remove the rows of some partitions, given by the values of their columns; it does not matter if there are none.
+
+    Folders of files that no running job can own any more, left by one that was killed, go too.
+    """
+    if settings.format not in _FILE_FORMATS:
+        place = settings.table or f"{settings.format}.{quoted(str(settings.path))}"
+        for partition in partitions:
+            spark.sql(f"DELETE FROM {place} WHERE {_condition(partition, ' AND ')}")
+    elif settings.table is not None:
+        if spark.catalog.tableExists(settings.table):
+            for partition in partitions:
+                condition = _condition(partition, ", ")
+                spark.sql(f"ALTER TABLE {settings.table} DROP IF EXISTS PARTITION ({condition})")
+    else:
+        system, place = open_path(str(settings.path))
+        for info in system.get_file_info(fs.FileSelector(place, allow_not_found=True)):
+            if info.base_name.startswith(".spark-staging-"):
+                system.delete_dir(info.path)
+        for partition in partitions:
+            folder = f"{place}/{partition_folder(partition)}"
+            if system.get_file_info(folder).type == fs.FileType.Directory:
+                system.delete_dir(folder)
+
+
+def partition_folder(partition: Mapping[str, str]) -> str:
+    """Return the folder that Spark writes the rows of a partition to."""
+    return "/".join(f"{name}={_escaped(value)}" for name, value in partition.items())
+
+
+def _escaped(value: str) -> str:
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", value) or NO_VALUE
+
+
+def _condition(partition: Mapping[str, str], joint: str) -> str:
+    texts = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in partition.items()}
+    return joint.join(f"{quoted(name)} = '{text}'" for name, text in texts.items())
+
+
+def _replace_folder(folder: Path, writer: DataFrameWriter) -> None:
+    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    old = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    try:
+        writer.mode("error").save(str(fresh.absolute()))
+        folder.rename(old)
+        fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)  # gone already unless something failed
+        if folder.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        elif old.exists():
+            old.rename(folder)
+
+
+def _write_table(frame: DataFrame, settings: OutputSettings, table: str) -> None:
+    spark = frame.sparkSession
+    if settings.mode == "overwrite-partitions" and settings.partition_by and not spark.catalog.tableExists(table):
+        # Empty at first: a job killed while it makes a table would leave files in the way of the next.
+        _writer(spark.createDataFrame([], frame.schema), settings).saveAsTable(table)
+    if settings.mode != "overwrite-partitions":
+        _writer(frame, settings).mode(settings.mode).saveAsTable(table)
+    elif settings.format in _FILE_FORMATS:
+        _overwrite_partitions(frame, table)
+    else:
+        frame.writeTo(table).overwritePartitions()
+
+
+def _overwrite_partitions(frame: DataFrame, table: str) -> None:
+    """Spark's own tables of files take it by insertInto alone, which goes by position and by the session's mode."""
+    spark = frame.sparkSession
+    before = spark.conf.get(_PARTITION_MODE, None)
+    spark.conf.set(_PARTITION_MODE, "dynamic")
+    try:
+        ordered = frame.select(*[quoted(name) for name in spark.table(table).columns])
+        ordered.write.mode("overwrite").insertInto(table)
+    finally:
+        if before is None:
+            spark.conf.unset(_PARTITION_MODE)
+        else:
+            spark.conf.set(_PARTITION_MODE, before)
+
+
+def _writer(frame: DataFrame, settings: OutputSettings) -> DataFrameWriter:
+    writer = frame.write.format(settings.format).options(**settings.options)
+    return writer.partitionBy(*settings.partition_by) if settings.partition_by else writer
+
+
+def _local(path: str | None) -> Path | None:
+    """The folder on this machine that a path names, or None where it is elsewhere."""
+    return local_path(path) if path is not None and scheme_of(path) == "file" else None

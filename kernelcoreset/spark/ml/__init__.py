@@ -1,0 +1,1 @@
+"""The pyspark.ml API."""

@@ -1,0 +1,124 @@
+"""What the Spark ML estimators share: their parameters, and the way from rows to a coreset to a model."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+from pyspark.ml import Estimator
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import (
+    HasFeaturesCol,
+    HasInputCols,
+    HasMaxIter,
+    HasPredictionCol,
+    HasSeed,
+    HasWeightCol,
+)
+from pyspark.ml.util import MLReadable, MLWritable
+from pyspark.sql import DataFrame
+
+from kernelcoreset.checks import check_choice, check_count, check_seed
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.errors import SettingError
+from kernelcoreset.kernels import Gaussian
+from kernelcoreset.kernels.kernel import check_kernel
+from kernelcoreset.spark.columns import layout_of, with_dimension
+from kernelcoreset.spark.leaves import LeafSettings, leaves_by_spark, refuse_unusable
+from kernelcoreset.spark.merge import gather, merge_leaves
+from kernelcoreset.spark.ml.persistence import EstimatorReader, EstimatorWriter
+
+
+def param(name: str, doc: str, convert: Any) -> Any:
+    """Return a parameter whose values are checked by `convert`."""
+    return Param(Params._dummy(), name, doc, typeConverter=convert)
+
+
+class Columns(HasFeaturesCol, HasInputCols, HasPredictionCol, HasWeightCol):
+    """Parameters that estimator and model share: which columns."""
+
+    distanceCol = param(
+        "distanceCol", "new column: distance to the own center in the feature space", TypeConverters.toString
+    )
+    marginCol = param("marginCol", "new column, if set: how much farther the second center is", TypeConverters.toString)
+    badRows = param(
+        "badRows",
+        "rows with null, NaN or infinity: 'fail' or 'drop'",
+        lambda v: check_choice("badRows", v, ("fail", "drop")),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(distanceCol="distance", badRows="fail")
+
+    def setParams(self, **parameters: Any) -> Self:  # noqa: N802
+        """Set any of the parameters by name."""
+        self._set(**{name: value for name, value in parameters.items() if value is not None})
+        return self
+
+    def _features(self) -> str | list[str]:
+        """The feature columns: inputCols where set, else featuresCol."""
+        return self.getInputCols() if self.isSet(self.inputCols) else self.getFeaturesCol()
+
+    def _optional(self, param: Any) -> str | None:
+        return str(self.getOrDefault(param)) if self.isDefined(param) else None
+
+
+class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWritable):  # type: ignore[type-arg]
+    """An estimator that builds a coreset on the executors and fits its model to that, on the driver."""
+
+    k = param("k", "number of clusters, at least 1", lambda v: check_count("k", v))
+    kernel = param("kernel", "a kernel object", check_kernel)
+    coresetSize = param("coresetSize", "points of the coreset, at least k", lambda v: check_count("coresetSize", v))
+    nInit = param("nInit", "restarts on the coreset", lambda v: check_count("nInit", v))
+    idCol = param("idCol", "column of row ids that the coreset keeps", TypeConverters.toString)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(k=2, kernel=Gaussian(sigma=1.0), nInit=10, maxIter=300, seed=0)
+
+    @abstractmethod
+    def _fit_coreset(self, coreset: Coreset, settings: LeafSettings, **options: Any) -> Any:
+        """The Spark model of the coreset of all rows; `options` are those of `solve`."""
+
+    def _fit(self, dataset: DataFrame) -> Any:
+        settings = self._leaf_settings(dataset)
+        found = gather(leaves_by_spark(dataset, settings), settings)
+        refuse_unusable(found, self.getOrDefault("badRows"))
+        fitted = self._fit_coreset(
+            merge_leaves(found, settings),
+            settings,
+            n_init=self.getOrDefault("nInit"),
+            max_iter=self.getMaxIter(),
+            seed=settings.seed,
+        )
+        model = self._copyValues(fitted)
+        model._training = dataset
+        return model
+
+    def _leaf_settings(self, dataset: DataFrame) -> LeafSettings:
+        """What the tasks need to know that build leaves; for z = 2."""
+        k, size = self.getOrDefault("k"), self.getOrDefault("coresetSize")
+        if size < k:
+            raise SettingError(
+                f"`coresetSize` must be at least k ({k}); got {size}. Ask for more points or fewer clusters."
+            )
+        layout = layout_of(dataset, self._features(), self._optional(self.weightCol), self._optional(self.idCol))
+        return LeafSettings(
+            k=k,
+            kernel=self.getOrDefault("kernel"),
+            size=size,
+            z=2.0,
+            seed=check_seed(self.getSeed()),
+            leaf_size=4 * size,
+            layout=with_dimension(dataset, layout),
+        )
+
+    def write(self) -> EstimatorWriter:
+        """Return a writer; `write().overwrite().save(path)` replaces what is there."""
+        return EstimatorWriter(self)
+
+    @classmethod
+    def read(cls) -> EstimatorReader:
+        """Return a reader; `load(path)` is the short form."""
+        return EstimatorReader(cls)

@@ -1,0 +1,136 @@
+"""The Spark ML face of spectral clustering: SpectralClustering, an Estimator, and its SpectralClusteringModel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from pyspark import keyword_only
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from kernelcoreset.checks import check_count
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.kernels import Kernel, Normalized
+from kernelcoreset.models import kernel_kmeans as local
+from kernelcoreset.spark.labels import LabelSettings
+from kernelcoreset.spark.leaves import LeafSettings
+from kernelcoreset.spark.ml.base import CoresetEstimator, param
+from kernelcoreset.spark.ml.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.spark.sample import sample_degrees
+from kernelcoreset.spectral.degrees import DEGREE_SAMPLE
+from kernelcoreset.spectral.model import SpectralModel
+
+
+class SpectralClustering(CoresetEstimator):
+    """Spectral clustering of a DataFrame of any size, through a coreset.
+
+    A sample of the rows gives every row its degree; one more pass builds the coreset of the normalized kernel on the
+    executors; the driver finds the cut on it.
+
+    Parameters
+    ----------
+    k : int
+        Clusters, 2 by default.
+    kernel : Kernel
+        The similarity: positive semidefinite and at least 0 on the rows, Gaussian(sigma=1.0) by default.
+    coresetSize : int
+        Points of the coreset, 2,000 by default.
+    degreeSample : int
+        Rows that degrees are estimated from, 1,000 by default.
+    nInit, maxIter, seed : int
+    featuresCol : str
+        One array or vector column, "features" by default.
+    inputCols : list of str
+        Numeric columns instead.
+    weightCol, idCol : str, optional
+    predictionCol, distanceCol, marginCol : str
+        Names of the columns that `transform` adds; no margin unless named.
+    badRows : {"fail", "drop"}
+
+    Examples
+    --------
+    >>> from kernelcoreset import Gaussian
+    >>> estimator = SpectralClustering(k=5, kernel=Gaussian(sigma=50.0), inputCols=["longitude", "latitude"])
+    >>> estimator.getOrDefault("degreeSample")
+    1000
+    """
+
+    degreeSample = param("degreeSample", "rows of the degree sample", lambda v: check_count("degreeSample", v, 2))
+
+    @keyword_only
+    def __init__(
+        self,
+        *,
+        k: int = 2,
+        kernel: Kernel | None = None,
+        coresetSize: int = 2000,  # noqa: N803
+        degreeSample: int = DEGREE_SAMPLE,  # noqa: N803
+        nInit: int = 10,  # noqa: N803
+        maxIter: int = 300,  # noqa: N803
+        seed: int = 0,
+        featuresCol: str = "features",  # noqa: N803
+        inputCols: Sequence[str] | None = None,  # noqa: N803
+        weightCol: str | None = None,  # noqa: N803
+        idCol: str | None = None,  # noqa: N803
+        predictionCol: str = "prediction",  # noqa: N803
+        distanceCol: str = "distance",  # noqa: N803
+        marginCol: str | None = None,  # noqa: N803
+        badRows: str = "fail",  # noqa: N803
+    ) -> None:
+        super().__init__()
+        self._setDefault(coresetSize=2000, degreeSample=DEGREE_SAMPLE)
+        self.setParams(**self._input_kwargs)  # type: ignore[attr-defined]  # which keyword_only fills
+
+    def _fit_coreset(self, coreset: Coreset, settings: LeafSettings, **options: Any) -> SpectralClusteringModel:
+        degrees = settings.degrees
+        fitted = SpectralModel.fit_coreset(coreset, settings.k, degrees, **options)  # type: ignore[arg-type]  # not None
+        return SpectralClusteringModel(fitted)
+
+    def _leaf_settings(self, dataset: DataFrame) -> LeafSettings:
+        plain = super()._leaf_settings(dataset)
+        count = self.getOrDefault("degreeSample")
+        degrees = sample_degrees(dataset, plain.layout, plain.kernel, count, F.rand(plain.seed))
+        return replace(plain, kernel=Normalized(plain.kernel), degrees=degrees)
+
+
+class SpectralClusteringModel(KernelKMeansModel):
+    """A fitted spectral clustering that labels the rows of any DataFrame, new ones included.
+
+    The distance is that to the own center in the feature space of the normalized kernel; the weight of a cluster is its
+    volume over the total weight of the data. A summary has no certificate.
+
+    Parameters
+    ----------
+    fitted : kernelcoreset.SpectralModel
+        The model of the numpy face, which this one carries: `localModel` gives it back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import kernelcoreset as kc
+    >>> points = np.random.default_rng(0).normal(size=(50, 2))
+    >>> SpectralClusteringModel(kc.fit_spectral(points, 2, kc.Gaussian(sigma=1.0), 50)).localModel.k
+    2
+    """
+
+    _local: ClassVar[Any] = SpectralModel
+
+    localModel: SpectralModel  # type: ignore[assignment]
+
+    def __init__(self, fitted: SpectralModel) -> None:
+        super().__init__(fitted.clustering)
+        self.localModel = fitted
+
+    @property
+    def _clustering(self) -> local.KernelKMeansModel:
+        return self.localModel.clustering
+
+    def _label_settings(self, dataset: DataFrame, weight_col: str | None = None) -> LabelSettings:
+        return replace(super()._label_settings(dataset, weight_col), degrees=self.localModel.degrees)
+
+    @property
+    def normalizedCut(self) -> float:  # noqa: N802
+        """The normalized cut of the solution, as the coreset estimates it."""
+        return self.localModel.normalized_cut

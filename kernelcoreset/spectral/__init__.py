@@ -1,0 +1,1 @@
+"""Spectral clustering of points: degrees, the model, and the normalized cut."""

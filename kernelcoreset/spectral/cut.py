@@ -1,0 +1,140 @@
+"""How good a partition is: its normalized cut, exact or estimated with its standard error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernelcoreset.checks import Floats, check_count, check_points, check_seed, check_weights
+from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.kernels.kernel import Kernel, as_columns, check_kernel
+from kernelcoreset.kernels.loops.passes import Combinations
+
+SAMPLE = 1_000
+"""Points whose similarities to all others a normalized cut is estimated from by default."""
+
+
+@dataclass(frozen=True)
+class NormalizedCut:
+    """A normalized cut, and how sure it is; `float` takes the value alone."""
+
+    value: float
+    """Sum over the clusters of cut / volume."""
+    standard_error: float
+    """0 where it is exact."""
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def normalized_cut(
+    labels: ArrayLike,
+    points: ArrayLike | None = None,
+    *,
+    kernel: Kernel | None = None,
+    graph: Any = None,
+    weights: ArrayLike | None = None,
+    sample: int | None = SAMPLE,
+    seed: int = 0,
+) -> NormalizedCut:
+    """Return the normalized cut of a partition of points or of the nodes of a graph.
+
+    sum over clusters c of (similarity between c and the rest) / (volume of c), the volume being the similarity between
+    c and all points, c itself and every point with itself included. Between 0 and the number of clusters minus 1;
+    smaller is better.
+
+    Parameters
+    ----------
+    labels : array-like of int, shape (n,)
+        At least 0. A cluster without points counts nothing.
+    points : array-like of shape (n, d), optional
+        With `kernel`. Give these or `graph`.
+    kernel : Kernel, optional
+        The similarity of points.
+    graph : Graph or sparse matrix, optional
+        Its cut is exact.
+    weights : array-like of shape (n,), optional
+        Of the points: one of weight N counts as N points.
+    sample : int or None
+        Points drawn, the same number from every cluster, to be compared with all; None, or as many as there are, is
+        exact. Costs n * sample kernel evaluations.
+    seed : int
+
+    Returns
+    -------
+    NormalizedCut
+
+    Examples
+    --------
+    >>> from kernelcoreset import Linear, normalized_cut
+    >>> cut = normalized_cut([0, 0, 1], [[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]], kernel=Linear())
+    >>> round(cut.value, 6), cut.standard_error
+    (0.619048, 0.0)
+    """
+    if (points is None) == (graph is None):
+        raise SettingError("Give either `points` with `kernel`, or `graph`.")
+    if graph is not None:
+        from kernelcoreset.graphs.graph import graph_normalized_cut
+
+        return NormalizedCut(float(graph_normalized_cut(labels, graph)), 0.0)
+    array = check_points(points)  # type: ignore[arg-type]  # it is not None
+    own = _check_labels(labels, len(array))
+    kernel, masses = check_kernel(kernel), check_weights(weights, len(array))
+    if sample is not None:
+        check_count("sample", sample, 2, "Or None, for the exact cut.")
+    return _cut(own, array, masses, kernel, sample, np.random.default_rng(check_seed(seed)))
+
+
+def _cut(
+    labels: NDArray[np.int64],
+    points: Floats,
+    weights: Floats,
+    kernel: Kernel,
+    sample: int | None,
+    generator: np.random.Generator,
+) -> NormalizedCut:
+    """Ratio estimate in each cluster, the similarity it keeps over its volume. Assumes validated input."""
+    names, labels, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    drawn = sizes if sample is None or sample >= len(labels) else np.minimum(sizes, max(2, sample // len(names)))
+    members = [np.flatnonzero(labels == c) for c in range(len(names))]
+    rows = np.concatenate(
+        [
+            own if count == len(own) else np.sort(generator.choice(own, size=count, replace=False))
+            for own, count in zip(members, drawn, strict=True)
+        ]
+    )
+    similarities = np.empty((len(names), len(rows)))
+    everyone = Combinations(
+        np.require(points, requirements=["C", "W"]), np.arange(len(labels) + 1), labels.astype(np.int64), weights
+    )
+    compiled = kernel._compiled
+    compiled.passes.sum_directly(compiled.values, as_columns(points[rows]), everyone, similarities)
+    if not np.isfinite(similarities).all():
+        raise kernel._overflow("the similarity to a cluster")
+    cut, variance = 0.0, 0.0
+    for c, (size, count) in enumerate(zip(sizes, drawn, strict=True)):
+        own = labels[rows] == c
+        kept, volume = weights[rows][own] * similarities[c, own], weights[rows][own] * similarities[:, own].sum(axis=0)
+        if not volume.sum() > 0.0:
+            raise DataError(
+                f"Cluster {names[c]} must have a volume above 0; got {volume.sum():g}. Similarities must be at least "
+                "0, and some above: drop isolated points, or use another kernel."
+            )
+        ratio = kept.sum() / volume.sum()
+        cut += 1.0 - ratio
+        if count < size:
+            variance += (1.0 - count / size) * count * np.var(kept - ratio * volume, ddof=1) / volume.sum() ** 2
+    return NormalizedCut(float(cut), float(np.sqrt(variance)))
+
+
+def _check_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
+    array = np.asarray(labels)
+    if array.shape != (n,) or array.dtype.kind not in "iu" or (n and array.min() < 0):
+        raise DataError(
+            f"`labels` must be whole numbers of at least 0 and of shape ({n},), one a point; got dtype {array.dtype}, "
+            f"shape {array.shape}{f', the smallest {array.min()}' if array.size else ''}."
+        )
+    return array.astype(np.int64)

@@ -1,0 +1,208 @@
+"""Spectral clustering of points: normalized cuts as weighted kernel k-means of a normalized kernel.
+
+With similarities A = K(x, y) and degrees D = the sums of its rows, the normalized cut of a partition is, up to a
+constant, its weighted kernel k-means cost with weights D_ii and kernel D^-1 A D^-1 (Dhillon, Guan and Kulis). A point
+carries its degree as one more coordinate, and then all the rest of the package serves as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernelcoreset.checks import Floats, check_count, check_points, check_same_dimension, check_seed, check_weights
+from kernelcoreset.coresets.build import build_coreset
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.errors import FormatError
+from kernelcoreset.kernels.combined import Normalized
+from kernelcoreset.kernels.kernel import Kernel, as_columns, check_kernel
+from kernelcoreset.kernels.loops.tiles import TILE
+from kernelcoreset.labelling.centers import Labels
+from kernelcoreset.models.folder import KeptAsFolder
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel, read_clustering
+from kernelcoreset.spectral.degrees import DEGREE_SAMPLE, Degrees
+
+_DEGREES = "degrees.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralModel(KeptAsFolder):
+    """A fitted spectral clustering, which labels new points too. Immutable.
+
+    Parameters
+    ----------
+    clustering : KernelKMeansModel
+        Centers for the normalized kernel; the last coordinate of its coreset's points is their degree.
+    degrees : Degrees
+        The sample that gives any point its degree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcoreset import Gaussian
+    >>> points = np.random.default_rng(0).normal(size=(2_000, 2)) + np.repeat([[0.0], [9.0]], 1_000, axis=0)
+    >>> model = fit_spectral(points, k=2, kernel=Gaussian(sigma=1.0), size=200)
+    >>> sorted(np.bincount(model.predict(points)).tolist())
+    [1000, 1000]
+    """
+
+    FILES: ClassVar = (*KernelKMeansModel.FILES, _DEGREES)
+
+    clustering: KernelKMeansModel
+    degrees: Degrees
+
+    @staticmethod
+    def fit_coreset(
+        coreset: Coreset, k: int, degrees: Degrees, *, n_init: int = 10, max_iter: int = 300, seed: int = 0
+    ) -> SpectralModel:
+        """Return the model of the best cut found on a coreset of lifted points; parameters as in `solve`."""
+        kernel = Normalized(degrees.kernel)
+        coreset = _with_own_degrees(coreset, degrees)
+        clustering = KernelKMeansModel.fit_coreset(coreset, k, kernel, n_init=n_init, max_iter=max_iter, seed=seed)
+        return SpectralModel(clustering, degrees)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The similarity, as the user gave it."""
+        return self.degrees.kernel
+
+    @property
+    def k(self) -> int:
+        """Number of clusters."""
+        return self.clustering.k
+
+    @property
+    def coreset(self) -> Coreset:
+        """What the cut was found on: points with their degree as last coordinate, weights times degree."""
+        return self.clustering.coreset
+
+    @property
+    def normalized_cut(self) -> float:
+        """The normalized cut of the solution as the coreset estimates it: sum over clusters of cut / volume.
+
+        A cluster of volume V and mean c in the normalized feature space keeps the share V |c|^2 / W of its volume to
+        itself, W being the total weight of the data.
+        """
+        kept = self.clustering.cluster_weights * self.clustering.centers.squared_norms
+        return float(self.k - kept.sum() / self.degrees.total)
+
+    def predict(self, points: ArrayLike) -> NDArray[np.int32]:
+        """Return the cluster of every point, new ones included, shape (n,)."""
+        return self.clustering.centers.predict(self.lift(points)[0])
+
+    def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
+        """Return cluster, distance in the normalized feature space and, if asked, margin of every point."""
+        return self.clustering.label(self.lift(points)[0], margins=margins)
+
+    def lift(self, points: ArrayLike, weights: ArrayLike | None = None) -> tuple[Floats, Floats]:
+        """Return points with their degree as one more column, shape (n, d + 1), and weights times degree, shape (n,).
+
+        With them any function of the package works on the normalized kernel `clustering.kernel`.
+        """
+        array = check_points(points)
+        check_same_dimension("points", array.shape[1], self.degrees.points.shape[1], "the degree sample")
+        own = None if weights is None else check_weights(weights, len(array))
+        lifted, volumes = self.degrees._lift(as_columns(array), own)
+        return lifted.T, volumes
+
+    def refit(self, k: int | None = None, **options: Any) -> SpectralModel:
+        """Return a model for another k, at most the coreset's, from the kept coreset alone; options as in `solve`."""
+        return replace(self, clustering=self.clustering.refit(k, **options))
+
+    def to_files(self) -> dict[str, bytes]:
+        """Return the model as files by name, for storage that is not a local folder."""
+        return {**self.clustering.to_files(), _DEGREES: self.degrees.to_parquet()}
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes]) -> SpectralModel:
+        """Return the model that `to_files` gave, or raise FormatError."""
+        clustering = read_clustering(files)
+        if not isinstance(clustering.kernel, Normalized):
+            raise FormatError("This is not a spectral model. Load it with KernelKMeansModel.load.")
+        return SpectralModel(clustering, Degrees.from_parquet(files[_DEGREES], clustering.kernel.inner))
+
+
+def load_model(path: str | os.PathLike[str]) -> KernelKMeansModel | SpectralModel:
+    """Return the model of a folder, of whichever kind it is."""
+    is_spectral = (Path(path) / _DEGREES).is_file()
+    return SpectralModel.load(path) if is_spectral else KernelKMeansModel.load(path)
+
+
+def fit_spectral(
+    points: ArrayLike,
+    k: int,
+    kernel: Kernel,
+    size: int = 2000,
+    *,
+    degree_sample: int | None = DEGREE_SAMPLE,
+    weights: ArrayLike | None = None,
+    n_init: int = 10,
+    max_iter: int = 300,
+    seed: int = 0,
+) -> SpectralModel:
+    """Return a model of the best normalized cut found on a coreset of the points.
+
+    Parameters
+    ----------
+    points : array-like of shape (n, d)
+        Never changed.
+    k : int
+    kernel : Kernel
+        The similarity: positive semidefinite and at least 0.
+    size : int
+        Points of the coreset, at least k.
+    degree_sample : int or None
+        Points that degrees are estimated from; None computes them exactly, at n^2 kernel evaluations.
+    weights : array-like of shape (n,), optional
+        A point of weight N counts as N points.
+    n_init, max_iter : int
+        As in `solve`.
+    seed : int
+
+    Returns
+    -------
+    SpectralModel
+
+    Notes
+    -----
+    Costs O(n k) kernel evaluations beside the degrees, and O(n) memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcoreset import Gaussian
+    >>> points = np.random.default_rng(0).normal(size=(3_000, 2)) + np.repeat([[0.0], [9.0]], 1_500, axis=0)
+    >>> model = fit_spectral(points, k=2, kernel=Gaussian(sigma=1.0), size=300)
+    >>> model.normalized_cut < 0.01
+    True
+    """
+    kernel, seed = check_kernel(kernel), check_seed(seed)
+    k = check_count("k", k)
+    points = check_points(points)
+    own = None if weights is None else check_weights(weights, len(points))
+    degrees = Degrees.estimate(points, kernel, weights=own, sample=degree_sample, seed=seed)
+    lifted, volumes = degrees._lift(as_columns(points), own)
+    coreset = build_coreset(lifted.T, k, Normalized(kernel), size, weights=volumes, seed=seed)
+    return SpectralModel.fit_coreset(coreset, k, degrees, n_init=n_init, max_iter=max_iter, seed=seed)
+
+
+def _with_own_degrees(coreset: Coreset, degrees: Degrees) -> Coreset:
+    """The coreset as a graph of its own: the same points and counts, each degree the sum of its own row.
+
+    A cut trades the similarity inside a cluster for its volume. With degrees from elsewhere the two do not fit: a point
+    that the sample missed would seem to keep more to itself than it has, and the best cut would be to cut it off.
+    """
+    points = np.ascontiguousarray(coreset.points[:, :-1])
+    counts = coreset.weights / coreset.points[:, -1]
+    columns = as_columns(points)
+    own = np.empty(len(points))
+    for low in range(0, len(points), TILE):
+        own[low : low + TILE] = degrees.kernel._block(columns, points[low : low + TILE]) @ counts
+    own /= degrees.total
+    return Coreset(np.column_stack([points, own]), counts * own, coreset.ids, coreset.settings)

@@ -1,0 +1,1 @@
+"""Coresets kept by partition key in a folder."""

@@ -1,0 +1,161 @@
+"""What a store holds, as one JSON file a version; a change is made by creating the file of the next version."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from kernelcoreset.errors import ConflictError, FormatError, SettingError
+from kernelcoreset.files.paths import Folder
+
+_FORMAT_VERSION = 1
+_NAME = re.compile(r"manifest-(\d+)\.json")
+_END = b"}\n"
+KEPT = 20
+"""Manifests kept at most. A version that left them can no longer be told from one that never was."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One version of a store. Plain data; never changed, only followed by the next."""
+
+    version: int
+    settings: Mapping[str, Any]
+    leaves: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What is known of each key's leaf: file, sha256, content, rows, points, weight, dimension, ids, tag."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Return the manifest as JSON, after a checksum of the very bytes."""
+        body = json.dumps(
+            {
+                "format": _FORMAT_VERSION,
+                "version": self.version,
+                "settings": self.settings,
+                "leaves": self.leaves,
+                "state": self.state,
+            },
+            allow_nan=False,
+        ).encode()
+        return _head(body) + body + _END
+
+    @staticmethod
+    def from_bytes(content: bytes, name: str) -> Manifest:
+        """Return the manifest that `to_bytes` gave, or raise FormatError."""
+        try:
+            data = json.loads(content)["manifest"]
+            version = data["format"]
+            if not isinstance(version, int):
+                raise TypeError
+        except (ValueError, KeyError, TypeError):
+            raise FormatError(_damaged(name)) from None
+        if version > _FORMAT_VERSION:
+            raise FormatError(
+                f"{name} has format {version}; this version reads up to {_FORMAT_VERSION}. Upgrade kernelcoreset."
+            )
+        body = content[len(_head(b"")) : -len(_END)]
+        if content != _head(body) + body + _END:
+            raise FormatError(_damaged(name))
+        return Manifest(data["version"], data["settings"], data["leaves"], data["state"])
+
+
+def plain(value: Any, name: str) -> Any:
+    """Return a copy of plain data as JSON gives it back, or raise SettingError."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"`{name}` must be plain data that JSON can hold; got {value!r} ({error}).") from None
+
+
+def versions(folder: Folder) -> dict[int, datetime]:
+    """Return the versions whose manifests are there, with the time of each, oldest first."""
+    found = {}
+    for name, changed in folder.names().items():
+        match = _NAME.fullmatch(name)
+        if match:
+            found[int(match[1])] = changed
+    return dict(sorted(found.items()))
+
+
+def newest(folder: Folder) -> Manifest | None:
+    """Return the manifest of the newest version, None where there is no store."""
+    while found := versions(folder):
+        manifest = load(folder, max(found))
+        if manifest is not None:
+            return manifest
+    return None
+
+
+def load(folder: Folder, version: int) -> Manifest | None:
+    """Return the manifest of a version, None where it is gone."""
+    name = manifest_name(version)
+    try:
+        return Manifest.from_bytes(folder.read(name), f"{folder.path}/{name}")
+    except FileNotFoundError:
+        return None
+
+
+def base_of_change(
+    folder: Folder, path: str, own: Manifest, touched: set[str], with_state: bool, expected_version: int | None
+) -> Manifest:
+    """Return the newest manifest, if a change that was worked out for the version `own` may be made on top of it.
+
+    `touched` are the keys that the change is about; `path` is what errors call the store.
+    """
+    is_newest = max(versions(folder), default=None) == own.version
+    found = own if is_newest else newest(folder)
+    if found is None:
+        raise FileNotFoundError(f"The store at {path} is gone.")
+    if expected_version is not None and found.version != expected_version:
+        raise ConflictError(
+            f"The store at {path} is at version {found.version}; the change is for version "
+            f"{expected_version}. Open the store again and work the change out anew."
+        )
+    theirs = [key for key in sorted(touched) if found.leaves.get(key) != own.leaves.get(key)]
+    if with_state and found.state != own.state:
+        theirs.append("the state")
+    if theirs:
+        raise ConflictError(
+            f"Another writer changed {', '.join(theirs[:5])}{' and more' if len(theirs) > 5 else ''} in the store "
+            f"at {path} meanwhile (version {found.version}, opened at {own.version}). Open it again and see "
+            "whether the change is still wanted."
+        )
+    return found
+
+
+def commit(folder: Folder, manifest: Manifest) -> bool:
+    """Make a manifest the newest version; False if another writer was first. Removes manifests of no more use."""
+    present = versions(folder)
+    if present and max(present) >= manifest.version:
+        return False
+    if not folder.create(manifest_name(manifest.version), manifest.to_bytes()):
+        return False
+    present = versions(folder)
+    if manifest.version <= max(present) - KEPT:
+        # Others made and removed this very version while this process stood still: nobody can say who was first.
+        raise ConflictError(
+            f"The store at {folder.path} went from version {manifest.version - 1} to {max(present)} during one change. "
+            "Open it again, see whether the change is there, and make it again if not."
+        )
+    for version in present:
+        if version <= max(present) - KEPT:
+            folder.remove(manifest_name(version))
+    return True
+
+
+def manifest_name(version: int) -> str:
+    """Return the file name of a version's manifest."""
+    return f"manifest-{version:010d}.json"
+
+
+def _damaged(name: str) -> str:
+    return f"{name} is damaged: it is not what was written. Restore it, or remove it to go back to the version before."
+
+
+def _head(body: bytes) -> bytes:
+    return b'{"checksum": "%s", "manifest": ' % hashlib.sha256(body).hexdigest().encode()
