@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from kernelcoreset.errors import DataError, SettingError
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.integer[Any]]
 
 
 def check_positive(name: str, value: Any) -> float:

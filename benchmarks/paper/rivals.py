@@ -13,8 +13,9 @@ from kernelcoreset.clustering.solve import descend, prepare, solve
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.seeding import seed_pivots
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.families import Gaussian, Polynomial
-from kernelcoreset.kernels.kernel import Kernel, as_columns
+from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.centers import Centers
 
 Labels = NDArray[np.int32]
@@ -118,7 +119,7 @@ def by_sampled_centers(points: Floats, k: int, kernel: Kernel, size: int, seed: 
     across = kernel.block(points, sample)
     inverse = np.linalg.pinv(kernel.block(sample, sample), rcond=1e-10, hermitian=True)
     best, least = np.zeros(len(points), dtype=np.int32), np.inf
-    cloud = kernel._cloud(as_columns(points))
+    cloud = evaluator_of(kernel).cloud(as_columns(points))
     for _ in range(_RESTARTS):
         labels = seed_pivots(kernel, cloud, np.ones(len(points)), k, 2.0, generator).nearest
         for _ in range(_MOST_STEPS):
@@ -146,7 +147,9 @@ def by_mini_batches(points: Floats, k: int, kernel: Kernel, size: int, seed: int
     generator = np.random.default_rng(seed)
     batch_size = min(len(points), max(2 * k, size // 2))
     start = points[generator.choice(len(points), size=min(len(points), max(size, k)), replace=False)]
-    seeds = seed_pivots(kernel, kernel._cloud(as_columns(start)), np.ones(len(start)), k, 2.0, generator).pivots
+    seeds = seed_pivots(
+        kernel, evaluator_of(kernel).cloud(as_columns(start)), np.ones(len(start)), k, 2.0, generator
+    ).pivots
     supports = [start[[own]] for own in np.resize(seeds, k)]
     shares = [np.ones(1) for _ in range(k)]
     for _ in range(steps):

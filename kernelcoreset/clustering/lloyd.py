@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.checks import Floats
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.loops.tiles import Floats
 
 Labels = NDArray[np.int32]
 

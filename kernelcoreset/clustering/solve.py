@@ -15,8 +15,9 @@ from kernelcoreset.clustering.weiszfeld import descend_centers, measure_centers,
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.seeding import seed_pivots
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.families import Linear
-from kernelcoreset.kernels.kernel import Kernel, as_columns, check_kernel
+from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops.passes import Cloud
 
 MAX_POINTS = 20_000
@@ -136,12 +137,12 @@ def prepare(coreset: Coreset, kernel: Kernel) -> Problem:
             f"{len(coreset):,}. Reduce it first with merge_coresets([coreset], ..., size=...)."
         )
     columns = as_columns(coreset.points)
-    kernel._refuse_if_no_kernel(columns)
+    evaluator_of(kernel).check(columns)
     _warn_if_indefinite(kernel, columns)
     squared = kernel.squared_distances(coreset.points, coreset.points)
     make_symmetric(squared)
     # A read-only array is another type to the compiled loops: a copy spares compiling them twice.
-    return Problem(kernel, kernel._cloud(columns), coreset.weights.copy(), squared)
+    return Problem(kernel, evaluator_of(kernel).cloud(columns), coreset.weights.copy(), squared)
 
 
 def refuse_too_many(problem: Problem, k: int) -> None:
@@ -168,11 +169,11 @@ def _check_start(start: ArrayLike, s: int, k: int) -> Labels:
 
 def _warn_if_indefinite(kernel: Kernel, columns: Floats) -> None:
     """Built-in kernels are positive semidefinite by proof; a user's function may only look like one."""
-    if not kernel._compiled.functions:
+    if not evaluator_of(kernel).is_user:
         return
     some = np.unique(np.linspace(0, columns.shape[1] - 1, _EIGENVALUE_POINTS).astype(np.int64))
     few = np.ascontiguousarray(columns[:, some])
-    eigenvalues = np.linalg.eigvalsh(kernel._block(few, np.ascontiguousarray(few.T)))
+    eigenvalues = np.linalg.eigvalsh(evaluator_of(kernel).block(few, np.ascontiguousarray(few.T)))
     if eigenvalues[0] < -1e-10 * len(some) * np.abs(eigenvalues).max():
         warnings.warn(
             f"{kernel!r} is not positive semidefinite: the most negative eigenvalue of the Gram matrix of "
@@ -217,7 +218,7 @@ def descend(
     else:
         cost, steps, converged = descend_centers(squared, weights, labels, z, max_iter, polish, coefficients)
     if not np.isfinite(cost):
-        raise problem.kernel._overflow("the clustering cost")
+        raise evaluator_of(problem.kernel).overflow("the clustering cost")
     return Solution(labels, coefficients, float(cost), int(steps), bool(converged))
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.lloyd import COINCIDE, ROUNDING, Labels, add_row, fill_empty
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.loops.tiles import Floats
 
 
 @compiled()

@@ -23,7 +23,8 @@ from kernelcoreset.checks import (
 )
 from kernelcoreset.coresets.sampling import draw_sample
 from kernelcoreset.errors import DataError, FormatError, KernelError
-from kernelcoreset.kernels.kernel import Kernel, as_columns
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.kernel import Kernel
 
 _FORMAT_VERSION = 1
 _METADATA_KEY = b"kernelcoreset"
@@ -208,7 +209,7 @@ def reduce_points(
     settings = {"k": k, "z": z, "kernel": plain_kernel(kernel), "size": size, "draw": draw, "seed": seed}
     positive = int(np.count_nonzero(weights))
     columns = as_columns(points)
-    kernel._refuse_if_no_kernel(columns)
+    evaluator_of(kernel).check(columns)
     if positive <= size:
         chosen = np.flatnonzero(weights)
         new_weights = weights[chosen]

@@ -20,7 +20,9 @@ from kernelcoreset.checks import (
 )
 from kernelcoreset.coresets.seeding import seed_pivots
 from kernelcoreset.errors import DataError
-from kernelcoreset.kernels.kernel import Kernel, as_columns, check_kernel
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.kernel import Kernel, check_kernel
+from kernelcoreset.kernels.loops import passes
 
 if TYPE_CHECKING:
     from kernelcoreset.coresets.coreset import Coreset
@@ -131,18 +133,18 @@ def center_set_costs(
     check_same_dimension("center_sets", sets.shape[2], points.shape[1], "`points`")
     centers = check_points(sets.reshape(-1, sets.shape[2]), "center_sets")
     costs = np.zeros(len(sets))
-    compiled = kernel._compiled
-    compiled.passes.center_set_costs(
-        compiled.distances,
-        kernel._cloud(as_columns(points)),
+    evaluator = evaluator_of(kernel)
+    passes.center_set_costs(
+        evaluator.distances,
+        evaluator_of(kernel).cloud(as_columns(points)),
         weights,
-        kernel._rows(centers),
+        evaluator_of(kernel).rows(centers),
         sets.shape[1],
         z,
         costs,
     )
     if not np.isfinite(costs).all():
-        raise kernel._overflow("the clustering cost")
+        raise evaluator_of(kernel).overflow("the clustering cost")
     return costs
 
 
@@ -193,7 +195,7 @@ def draw_center_sets(
     generator = np.random.default_rng(check_seed(seed))
     if kind == "uniform":
         return points[generator.integers(len(points), size=(count, k))]
-    cloud = kernel._cloud(as_columns(points))
+    cloud = evaluator_of(kernel).cloud(as_columns(points))
     sets = np.empty((count, k, points.shape[1]))
     for own in sets:
         seeding = seed_pivots(kernel, cloud, weights, k, z, generator)

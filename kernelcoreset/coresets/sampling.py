@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.halving import halve
 from kernelcoreset.coresets.seeding import Seeding, seed_pivots
+from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops.passes import Cloud
@@ -69,7 +70,7 @@ def draw_sample(
     """
     if draw == "uniform":
         return merge_picks(*_draw_independently(weights / weights.sum(), weights, size, generator))
-    cloud = kernel._cloud(columns)
+    cloud = evaluator_of(kernel).cloud(columns)
     if draw == "iid":
         seeding = seed_pivots(kernel, cloud, weights, k, z, generator)
         probabilities = sensitivities(seeding, weights, 1.0, float(len(seeding.pivots)), 0.0)

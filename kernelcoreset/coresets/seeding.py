@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.passes import Cloud
 from kernelcoreset.kernels.loops.tiles import TILE
 
@@ -62,7 +64,7 @@ def seed_pivots(
     Seeding
     """
     n = cloud.columns.shape[1]
-    compiled_kernel = kernel._compiled
+    evaluator = evaluator_of(kernel)
     nearest = np.zeros(n, dtype=np.int32)
     onward = np.zeros(n)
     tile_costs = np.add.reduceat(weights, np.arange(0, n, TILE))
@@ -70,14 +72,12 @@ def seed_pivots(
     pivots = fresh = pick(best, weights, tile_costs, generator.random(1))
     best.fill(np.inf)
     while True:
-        rows = kernel._rows(cloud.columns[:, fresh].T)
+        rows = evaluator_of(kernel).rows(cloud.columns[:, fresh].T)
         first = len(pivots) - len(fresh)
-        compiled_kernel.passes.update_nearest(
-            compiled_kernel.distances, cloud, rows, first, z, weights, best, nearest, onward, tile_costs
-        )
+        passes.update_nearest(evaluator.distances, cloud, rows, first, z, weights, best, nearest, onward, tile_costs)
         cost = float(tile_costs.sum())
         if not np.isfinite(cost):
-            raise kernel._overflow("the clustering cost")
+            raise evaluator_of(kernel).overflow("the clustering cost")
         if len(pivots) >= count or cost <= 0.0:
             return Seeding(pivots, best, nearest, onward, cost)
         wanted = min(len(pivots), count - len(pivots)) if batched else 1

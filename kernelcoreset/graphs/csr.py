@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.seeding import pick
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.loops.tiles import TILE, Floats
+from kernelcoreset.kernels.loops.tiles import TILE
 
 Indices = NDArray[np.int64]
 Nodes = NDArray[np.int32]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.checks import Floats
 from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, Rows, ShortLabels
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.loops.tiles import Floats
 
 # A gain below this is rounding.
 _ROUNDING = 1e-12

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.checks import Floats
 from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, Nodes, Rows, ShortLabels, turned
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.loops.tiles import Floats
 
 Singles = NDArray[np.float32]
 

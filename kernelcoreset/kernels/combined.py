@@ -13,8 +13,9 @@ from numba.core.dispatcher import Dispatcher
 
 from kernelcoreset.checks import check_positive
 from kernelcoreset.errors import FormatError, KernelError, SettingError
-from kernelcoreset.kernels.kernel import Kernel, ProgramBuilder
-from kernelcoreset.kernels.loops import tiles
+from kernelcoreset.kernels import program
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.program import ProgramBuilder
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,10 +49,10 @@ class Sum(_Pair):
         """Squared distances of a sum are the sums of the squared distances."""
         return self.left.exact and self.right.exact
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        self.left._emit(builder)
-        self.right._emit(builder)
-        builder.fold(tiles.ADD)
+    def emit(self, builder: ProgramBuilder) -> None:
+        self.left.emit(builder)
+        self.right.emit(builder)
+        builder.fold(program.ADD)
 
     def __repr__(self) -> str:
         return f"({self.left!r} + {self.right!r})"
@@ -68,10 +69,10 @@ class Product(_Pair):
     (Gaussian(sigma=1.0) * Linear())
     """
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        self.left._emit(builder)
-        self.right._emit(builder)
-        builder.fold(tiles.MULTIPLY)
+    def emit(self, builder: ProgramBuilder) -> None:
+        self.left.emit(builder)
+        self.right.emit(builder)
+        builder.fold(program.MULTIPLY)
 
     def __repr__(self) -> str:
         return f"({self.left!r} * {self.right!r})"
@@ -96,8 +97,8 @@ class Scaled(Kernel):
         """Squared distances scale with the kernel."""
         return self.inner.exact
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        self.inner._emit(builder)
+    def emit(self, builder: ProgramBuilder) -> None:
+        self.inner.emit(builder)
         builder.scale(self.factor)
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,8 +127,8 @@ class Normalized(Kernel):
 
     inner: Kernel
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        self.inner._emit(builder)
+    def emit(self, builder: ProgramBuilder) -> None:
+        self.inner.emit(builder)
         builder.normalize()
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,7 +177,7 @@ class UserKernel(Kernel):
                 f"`function` must be a function f(x, y) compiled with numba.njit; got {self.function!r}."
             )
 
-    def _emit(self, builder: ProgramBuilder) -> None:
+    def emit(self, builder: ProgramBuilder) -> None:
         builder.push_user(self.function)
 
     @property

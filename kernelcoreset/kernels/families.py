@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 
 from kernelcoreset.checks import check_at_least, check_count, check_positive
 from kernelcoreset.errors import SettingError
-from kernelcoreset.kernels.kernel import Kernel, ProgramBuilder
-from kernelcoreset.kernels.loops import tiles
+from kernelcoreset.kernels import program
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.program import ProgramBuilder
 
 
 class _Parametric(Kernel):
@@ -61,8 +62,8 @@ class Gaussian(_Scaled):
     sigma: float
     _is_exact: ClassVar[bool] = True
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        builder.push(tiles.GAUSSIAN, 0.5 / self.sigma**2)
+    def emit(self, builder: ProgramBuilder) -> None:
+        builder.push(program.GAUSSIAN, 0.5 / self.sigma**2)
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ class Exponential(_Scaled):
     sigma: float
     _is_exact: ClassVar[bool] = True
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        builder.push(tiles.EXPONENTIAL, 0.5 / self.sigma**2)
+    def emit(self, builder: ProgramBuilder) -> None:
+        builder.push(program.EXPONENTIAL, 0.5 / self.sigma**2)
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class Laplacian(_Scaled):
     sigma: float
     _is_exact: ClassVar[bool] = True
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        builder.push(tiles.LAPLACIAN, 1.0 / self.sigma)
+    def emit(self, builder: ProgramBuilder) -> None:
+        builder.push(program.LAPLACIAN, 1.0 / self.sigma)
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,8 @@ class Matern(_Scaled):
                 f"`nu` must be 1.5 or 2.5; got {self.nu!r}. For 0.5 use Exponential, for large nu Gaussian."
             )
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        builder.push(tiles.MATERN32 if self.nu == 1.5 else tiles.MATERN52, math.sqrt(2 * self.nu) / self.sigma)
+    def emit(self, builder: ProgramBuilder) -> None:
+        builder.push(program.MATERN32 if self.nu == 1.5 else program.MATERN52, math.sqrt(2 * self.nu) / self.sigma)
 
 
 @dataclass(frozen=True)
@@ -166,8 +167,8 @@ class Polynomial(_Parametric):
         object.__setattr__(self, "degree", check_count("degree", self.degree))
         object.__setattr__(self, "c", check_at_least("c", self.c, 0.0))
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        builder.push(tiles.POLYNOMIAL, self.c, float(self.degree))
+    def emit(self, builder: ProgramBuilder) -> None:
+        builder.push(program.POLYNOMIAL, self.c, float(self.degree))
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,8 @@ class Linear(_Parametric):
 
     _is_exact: ClassVar[bool] = True
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        builder.push(tiles.LINEAR)
+    def emit(self, builder: ProgramBuilder) -> None:
+        builder.push(program.LINEAR)
 
 
 @dataclass(frozen=True)
@@ -196,5 +197,5 @@ class Cosine(_Parametric):
     1.0
     """
 
-    def _emit(self, builder: ProgramBuilder) -> None:
-        builder.push(tiles.COSINE)
+    def emit(self, builder: ProgramBuilder) -> None:
+        builder.push(program.COSINE)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from types import SimpleNamespace
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import Floats, check_points, check_positive, check_same_dimension
-from kernelcoreset.errors import FormatError, KernelError, SettingError
-from kernelcoreset.kernels.loops import tiles
-from kernelcoreset.kernels.loops.passes import Cloud, Program, Rows, specialise
+from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.program import ProgramBuilder
 
 
 class Kernel(ABC):
@@ -38,7 +36,7 @@ class Kernel(ABC):
         return False
 
     @abstractmethod
-    def _emit(self, builder: ProgramBuilder) -> None:
+    def emit(self, builder: ProgramBuilder) -> None:
         """Append this kernel's operations to a program."""
 
     @abstractmethod
@@ -131,7 +129,7 @@ class Kernel(ABC):
         array([[11.,  2.]])
         """
         left, right = self._two(points, others)
-        return self._block(as_columns(right), left)
+        return evaluator_of(self).block(as_columns(right), left)
 
     def squared_distances(self, points: ArrayLike, others: ArrayLike) -> Floats:
         """Return K(x, x) + K(y, y) - 2 K(x, y), at least 0, between two sets of points.
@@ -152,14 +150,7 @@ class Kernel(ABC):
         array([[8., 2.]])
         """
         left, right = self._two(points, others)
-        program = self._compiled.distances
-        if program.squared:
-            return self._block(as_columns(right), left, program)
-        result = self._block(as_columns(right), left)
-        others_diagonal = self.diagonal(right)
-        for row, own in zip(result, self.diagonal(left), strict=True):
-            tiles.finish_distances(row, len(row), others_diagonal, own, False, 2.0)
-        return result
+        return evaluator_of(self).squared_distances(as_columns(right), left)
 
     def diagonal(self, points: ArrayLike) -> Floats:
         """Return K(x, x) of every point.
@@ -178,151 +169,12 @@ class Kernel(ABC):
         >>> Polynomial(degree=2).diagonal([[1.0, 2.0], [0.0, 1.0]])
         array([25.,  1.])
         """
-        return self._diagonal(as_columns(check_points(points)))
-
-    # --- for the rest of the package: columns in, assumes validated input --------------------------------------------
-
-    @property
-    def _compiled(self) -> CompiledKernel:
-        return _compile(self)
-
-    def _block(self, columns: Floats, rows: Floats, program: Program | None = None) -> Floats:
-        """K of shape (rows, columns); the rows are the pivots of the compiled loop."""
-        out = np.empty((rows.shape[0], columns.shape[1]))
-        self._compiled.passes.block(program or self._compiled.values, columns, np.ascontiguousarray(rows), out)
-        if not np.isfinite(out).all():
-            raise self._overflow("K(x, y)")
-        return out
-
-    def _diagonal(self, columns: Floats) -> Floats:
-        out = np.empty(columns.shape[1])
-        self._compiled.passes.diagonal(self._compiled.values, columns, out)
-        if not np.isfinite(out).all():
-            raise self._overflow("K(x, x)")
-        if (out < 0).any():
-            row = int(np.argmin(out))
-            raise KernelError(
-                f"K(x, x) must be at least 0; {self!r} gives {out[row]:g} at row {row}. "
-                "It is not a kernel: mend the function."
-            )
-        return out
-
-    def _cloud(self, columns: Floats) -> Cloud:
-        """Points as the passes want them, with the diagonal only where it is needed."""
-        exact = self._compiled.distances.squared
-        return Cloud(columns, np.empty(0) if exact else self._diagonal(columns))
-
-    def _rows(self, rows: Floats) -> Rows:
-        exact = self._compiled.distances.squared
-        rows = np.require(rows, requirements=["C", "W"])
-        return Rows(rows, np.empty(0) if exact else self._diagonal(as_columns(rows)))
-
-    def _refuse_if_no_kernel(self, columns: Floats) -> None:
-        """Check a user's function on a few points: finite, symmetric, K(x, x) >= 0. Built-in kernels pass by proof."""
-        if not self._compiled.functions:
-            return
-        some = np.unique(np.linspace(0, columns.shape[1] - 1, 48).astype(np.int64))
-        few = np.ascontiguousarray(columns[:, some])
-        gram = self._block(few, np.ascontiguousarray(few.T))
-        self._diagonal(few)
-        gap = np.abs(gram - gram.T)
-        if gap.max() > 1e-8 * np.abs(gram).max():
-            i, j = np.unravel_index(int(np.argmax(gap)), gap.shape)
-            raise KernelError(
-                f"A kernel must be symmetric; {self!r} gives K(x, y) = {gram[i, j]:g} and K(y, x) = {gram[j, i]:g} "
-                f"for x = row {some[i]}, y = row {some[j]}. Use (f(x, y) + f(y, x)) / 2, or mend the function."
-            )
-
-    def _overflow(self, what: str) -> KernelError:
-        if self._compiled.functions:
-            return KernelError(
-                f"A kernel must be finite; {self!r} gives NaN or infinity for {what}. Mend the function."
-            )
-        return KernelError(
-            f"Kernel values must fit in float64; {self!r} overflows for {what}. Scale the points (divide each column "
-            "by its standard deviation) or use a smaller degree."
-        )
+        return evaluator_of(self).diagonal(as_columns(check_points(points)))
 
     def _two(self, points: ArrayLike, others: ArrayLike) -> tuple[Floats, Floats]:
         left, right = check_points(points), check_points(others, "others")
         check_same_dimension("others", right.shape[1], left.shape[1], "`points`")
         return left, right
-
-
-class CompiledKernel(NamedTuple):
-    """A kernel made ready: a program for K, one for squared distances, and the passes that run them."""
-
-    values: Program
-    distances: Program
-    passes: SimpleNamespace
-    functions: tuple[Callable[..., Any], ...]
-
-
-class ProgramBuilder:
-    """Collects the operations of a kernel in postfix order."""
-
-    def __init__(self) -> None:
-        self.operations: list[tuple[int, int]] = []
-        self.parameters: list[float] = []
-        self.functions: list[Callable[..., Any]] = []
-        self.height = 0
-        self.tallest = 0
-        self.extra = 0
-
-    def push(self, code: int, *parameters: float) -> None:
-        """Evaluate a kernel onto the stack."""
-        self._append(code, parameters)
-        self.height += 1
-        self.tallest = max(self.tallest, self.height)
-
-    def push_user(self, function: Callable[..., Any]) -> None:
-        """Evaluate a user's function onto the stack."""
-        if function not in self.functions:
-            self.functions.append(function)
-        self.push(tiles.USER, float(self.functions.index(function)))
-
-    def fold(self, code: int) -> None:
-        """Combine the two topmost entries."""
-        self._append(code, ())
-        self.height -= 1
-
-    def scale(self, factor: float) -> None:
-        """Multiply the topmost entry."""
-        self._append(tiles.SCALE, (factor,))
-
-    def normalize(self) -> None:
-        """Divide the topmost entry by the degrees of both points, their last coordinate."""
-        self._append(tiles.NORMALIZE, ())
-        self.extra = 1
-
-    def program(self, squared: bool) -> Program:
-        """Return what was collected; one more stack row serves as scratch."""
-        if tiles.NORMALIZE in [code for code, _ in self.operations[:-1]]:
-            raise KernelError(
-                "A normalized kernel cannot be part of another kernel. Combine the kernels first, then normalize."
-            )
-        parameters = np.array([*self.parameters, 0.0])  # never empty, so a slice at any offset is valid
-        return Program(np.array(self.operations, dtype=np.int64), parameters, squared, self.tallest + 1, self.extra)
-
-    def _append(self, code: int, parameters: tuple[float, ...]) -> None:
-        self.operations.append((code, len(self.parameters)))
-        self.parameters.extend(parameters)
-
-
-@lru_cache(maxsize=128)
-def _compile(kernel: Kernel) -> CompiledKernel:
-    builder = ProgramBuilder()
-    kernel._emit(builder)
-    functions = tuple(builder.functions)
-    return CompiledKernel(builder.program(False), builder.program(kernel.exact), specialise(functions), functions)
-
-
-def as_columns(points: Floats) -> Floats:
-    """Points (n, d) as contiguous columns (d, n): free for Fortran order, one copy otherwise, and of read-only input.
-
-    numba would compile every pass again for read-only arrays.
-    """
-    return np.require(points.T, requirements=["C", "W"])
 
 
 def check_kernel(kernel: Any) -> Kernel:

@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_points, check_same_dimension
 from kernelcoreset.errors import DataError
-from kernelcoreset.kernels.kernel import Kernel, as_columns, check_kernel
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.kernel import Kernel, check_kernel
+from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.center_tiles import finish_center_distances
 from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks, Nearest
 from kernelcoreset.kernels.loops.tiles import TILE
@@ -97,7 +99,7 @@ class Centers:
             raise DataError(
                 f"`coefficients` must have shape (k, {len(points)}), one column a point; got {coefficients.shape}."
             )
-        kernel._refuse_if_no_kernel(as_columns(points))
+        evaluator_of(kernel).check(as_columns(points))
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "coefficients", coefficients)
         object.__setattr__(self, "squared_norms", np.diag(self._sparse.gram).copy())
@@ -199,14 +201,14 @@ class Centers:
         """
         array = self._check(points)
         result = np.empty((len(array), len(self)))
-        compiled = self.kernel._compiled
+        evaluator = evaluator_of(self.kernel)
         for low, columns in _row_chunks(array):
             out = np.empty((len(self), columns.shape[1]))
-            cloud = Cloud(columns, self.kernel._diagonal(columns))
-            compiled.passes.center_distances(compiled.values, cloud, self._combinations, self.squared_norms, out)
+            cloud = Cloud(columns, evaluator_of(self.kernel).diagonal(columns))
+            passes.center_distances(evaluator.values, cloud, self._combinations, self.squared_norms, out)
             result[low : low + columns.shape[1]] = out.T
         if not np.isfinite(result).all():
-            raise self.kernel._overflow("the distance to a center")
+            raise evaluator_of(self.kernel).overflow("the distance to a center")
         return result
 
     # --- inside: assumes validated input ------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ class Centers:
         for low, columns in chunks:
             m = columns.shape[1]
             own = slice(low, low + m)
-            cloud = Cloud(columns, self.kernel._diagonal(columns))
+            cloud = Cloud(columns, evaluator_of(self.kernel).diagonal(columns))
             out = Nearest(labels[own], distances[own], second[:m])
             proved, error = self._label_cloud(cloud, levels, accuracy, out)
             certified, worst = certified + proved, max(worst, error)
@@ -253,18 +255,18 @@ class Centers:
         return len(sure) - len(rest) + proved, max(error, other_error)
 
     def _label_directly(self, columns: Floats, out: Nearest) -> None:
-        compiled = self.kernel._compiled
-        compiled.passes.label_directly(compiled.values, columns, self._combinations, self.squared_norms, out)
+        evaluator = evaluator_of(self.kernel)
+        passes.label_directly(evaluator.values, columns, self._combinations, self.squared_norms, out)
         if not np.isfinite(out.first).all():
-            raise self.kernel._overflow("the distance to a center")
+            raise evaluator_of(self.kernel).overflow("the distance to a center")
 
     def _label_by_landmarks(
         self, landmarks: Landmarks, cloud: Cloud, accuracy: float, out: Nearest
     ) -> tuple[NDArray[np.bool_], float]:
         sure = np.empty(cloud.columns.shape[1], dtype=np.bool_)
-        compiled = self.kernel._compiled
-        error = compiled.passes.label_by_landmarks(
-            compiled.values, cloud, landmarks, self.squared_norms, accuracy, self._typical, out, sure
+        evaluator = evaluator_of(self.kernel)
+        error = passes.label_by_landmarks(
+            evaluator.values, cloud, landmarks, self.squared_norms, accuracy, self._typical, out, sure
         )
         return sure, error
 
@@ -285,8 +287,8 @@ class Centers:
         products = np.empty_like(coefficients)
         for low in range(0, len(points), TILE):
             some = slice(low, low + TILE)
-            products[:, some] = coefficients @ self.kernel._block(columns, points[some]).T
-        return SparseCenters(points, coefficients, self.kernel._diagonal(columns), products)
+            products[:, some] = coefficients @ evaluator_of(self.kernel).block(columns, points[some]).T
+        return SparseCenters(points, coefficients, evaluator_of(self.kernel).diagonal(columns), products)
 
     @cached_property
     def _combinations(self) -> Combinations:
@@ -344,7 +346,7 @@ def _restored(points: Floats, coefficients: Floats, kernel: Kernel) -> Centers:
 
     A worker that labels one small batch of a stream after the other would spend most of its time preparing.
     """
-    if kernel._compiled.functions:  # a user's function may have changed under the same name
+    if evaluator_of(kernel).is_user:  # a user's function may have changed under the same name
         return Centers(points, coefficients, kernel)
     content = [points.tobytes(), coefficients.tobytes(), repr((kernel.to_dict(), points.shape)).encode()]
     name = hashlib.sha256(b"".join(content)).digest()

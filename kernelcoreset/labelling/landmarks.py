@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.kernels.kernel import Kernel, as_columns
-from kernelcoreset.kernels.loops import tiles
+from kernelcoreset.kernels import program as operations
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops.center_tiles import Bounds
 from kernelcoreset.kernels.loops.passes import GROUP, Combinations, Landmarks
 
@@ -65,13 +66,13 @@ def kernel_noise(kernel: Kernel, d: int) -> float:
     them by p; t -> exp(-t) keeps t exp(-t) <= 0.37 of them, plus its own last bits; Cosine divides by two norms with
     d / 2 + 2 each. So 4 (d + 8) p covers each kernel of a combination with room to spare, and these add up.
     """
-    compiled = kernel._compiled
-    if compiled.functions:
+    evaluator = evaluator_of(kernel)
+    if evaluator.is_user:
         return _USER_NOISE
-    program = compiled.values
+    program = evaluator.values
     degrees = 0.0
     for code, start in program.operations:
-        degrees += program.parameters[start + 1] if code == tiles.POLYNOMIAL else 1.0
+        degrees += program.parameters[start + 1] if code == operations.POLYNOMIAL else 1.0
     return float(4.0 * (d + 8) * degrees * _UNIT)
 
 
@@ -103,7 +104,7 @@ def pick_landmarks(kernel: Kernel, centers: SparseCenters) -> Iterator[Span]:
         scores = np.full(s, -1.0)
         np.divide(np.square(gains).sum(axis=0), left, out=scores, where=safe)
         j = int(np.argmax(scores))
-        row = kernel._block(columns, centers.points[j : j + 1])[0]
+        row = evaluator_of(kernel).block(columns, centers.points[j : j + 1])[0]
         row -= coordinates[:step, j] @ coordinates[:step]
         row /= np.sqrt(left[j])
         gains -= np.outer(centers.coefficients @ row, row)
@@ -121,10 +122,10 @@ def pick_landmarks(kernel: Kernel, centers: SparseCenters) -> Iterator[Span]:
 
 def is_semidefinite(kernel: Kernel, points: Floats) -> bool:
     """Whether some points show no sign that a user's function is indefinite. Built-in kernels pass by proof."""
-    if not kernel._compiled.functions:
+    if not evaluator_of(kernel).is_user:
         return True
     some = np.ascontiguousarray(points[:: -(-len(points) // _CHECKED)])
-    eigenvalues = np.linalg.eigvalsh(kernel._block(as_columns(some), some))
+    eigenvalues = np.linalg.eigvalsh(evaluator_of(kernel).block(as_columns(some), some))
     return bool(eigenvalues[0] >= -1e-8 * eigenvalues[-1])
 
 
@@ -132,7 +133,7 @@ def compress(kernel: Kernel, centers: SparseCenters, span: Span) -> Landmarks:
     """The centers on these landmarks, with their bounds."""
     pivots, coordinates = span
     points = np.ascontiguousarray(centers.points[pivots])
-    gram = kernel._block(as_columns(points), points)
+    gram = evaluator_of(kernel).block(as_columns(points), points)
     # Row t of `lower` holds the coordinates of landmark t, so b @ lower are the coordinates of the center.
     lower = np.tril(coordinates[:, pivots].T)
     factors = np.linalg.solve(lower.T, coordinates @ centers.coefficients.T).T.astype(np.float64)

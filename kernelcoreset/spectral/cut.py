@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_count, check_points, check_seed, check_weights
 from kernelcoreset.errors import DataError, SettingError
-from kernelcoreset.kernels.kernel import Kernel, as_columns, check_kernel
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.kernel import Kernel, check_kernel
+from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.passes import Combinations
 
 SAMPLE = 1_000
@@ -110,10 +112,10 @@ def _cut(
     everyone = Combinations(
         np.require(points, requirements=["C", "W"]), np.arange(len(labels) + 1), labels.astype(np.int64), weights
     )
-    compiled = kernel._compiled
-    compiled.passes.sum_directly(compiled.values, as_columns(points[rows]), everyone, similarities)
+    evaluator = evaluator_of(kernel)
+    passes.sum_directly(evaluator.values, as_columns(points[rows]), everyone, similarities)
     if not np.isfinite(similarities).all():
-        raise kernel._overflow("the similarity to a cluster")
+        raise evaluator_of(kernel).overflow("the similarity to a cluster")
     cut, variance = 0.0, 0.0
     for c, (size, count) in enumerate(zip(sizes, drawn, strict=True)):
         own = labels[rows] == c

@@ -18,8 +18,10 @@ from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import Floats, check_count, check_points, check_same_dimension, check_seed, check_weights
 from kernelcoreset.errors import DataError, FormatError, KernelError
-from kernelcoreset.kernels.kernel import Kernel, as_columns, check_kernel
-from kernelcoreset.kernels.loops import tiles
+from kernelcoreset.kernels import program as operations
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.kernel import Kernel, check_kernel
+from kernelcoreset.kernels.loops import passes, tiles
 from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks
 from kernelcoreset.labelling import landmarks as compression
 from kernelcoreset.labelling.landmarks import SparseCenters
@@ -32,8 +34,14 @@ ACCURACY = 1e-3
 The mean itself, over a sample of 1,000, has a standard error of some 3 %: the landmarks add nothing to speak of."""
 
 _CHUNK = 32 * tiles.TILE  # points worked on at a time, so that what they need stays in the cache
-_NEVER_NEGATIVE = (tiles.GAUSSIAN, tiles.EXPONENTIAL, tiles.LAPLACIAN, tiles.MATERN32, tiles.MATERN52)
-_COMBINES = (tiles.ADD, tiles.MULTIPLY, tiles.SCALE)
+_NEVER_NEGATIVE = (
+    operations.GAUSSIAN,
+    operations.EXPONENTIAL,
+    operations.LAPLACIAN,
+    operations.MATERN32,
+    operations.MATERN52,
+)
+_COMBINES = (operations.ADD, operations.MULTIPLY, operations.SCALE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +165,7 @@ class Degrees:
         levels = self._levels
         for low in range(0, n, _CHUNK):
             some = np.ascontiguousarray(columns[:, low : low + _CHUNK])
-            cloud = Cloud(some, self.kernel._diagonal(some))
+            cloud = Cloud(some, evaluator_of(self.kernel).diagonal(some))
             own = degrees[low : low + _CHUNK]
             self._sum(cloud, levels, own)
             np.maximum(own, cloud.diagonals / self.total, out=own)
@@ -166,12 +174,12 @@ class Degrees:
 
     def _sum(self, cloud: Cloud, levels: list[Landmarks], out: Floats) -> None:
         """By the first level, what it cannot prove by the next, the rest directly."""
-        compiled = self.kernel._compiled
+        evaluator = evaluator_of(self.kernel)
         if not levels:
-            compiled.passes.sum_directly(compiled.values, cloud.columns, self._combinations, out[np.newaxis])
+            passes.sum_directly(evaluator.values, cloud.columns, self._combinations, out[np.newaxis])
             return
         sure = np.empty(len(out), dtype=np.bool_)
-        compiled.passes.sum_by_landmarks(compiled.values, cloud, levels[0], ACCURACY, out, sure)
+        passes.sum_by_landmarks(evaluator.values, cloud, levels[0], ACCURACY, out, sure)
         rest = np.flatnonzero(~sure)
         if len(rest):
             left = Cloud(np.ascontiguousarray(cloud.columns[:, rest]), cloud.diagonals[rest])
@@ -191,7 +199,7 @@ class Degrees:
                 "Drop these points, or use a kernel that is above 0 everywhere, such as Gaussian or a polynomial "
                 "with c > 0."
             )
-        raise self.kernel._overflow("the degree of a point")
+        raise evaluator_of(self.kernel).overflow("the degree of a point")
 
     @cached_property
     def _combinations(self) -> Combinations:
@@ -205,10 +213,10 @@ class Degrees:
         if self.exact:
             return []
         columns = as_columns(self.points)
-        compiled = self.kernel._compiled
+        evaluator = evaluator_of(self.kernel)
         products = np.empty((1, len(self.points)))
-        compiled.passes.sum_directly(compiled.values, columns, self._combinations, products)
-        diagonals = self.kernel._diagonal(columns)
+        passes.sum_directly(evaluator.values, columns, self._combinations, products)
+        diagonals = evaluator_of(self.kernel).diagonal(columns)
         sparse = SparseCenters(self.points, self._combinations.factors[np.newaxis], diagonals, products)
         tried, works, left = [], [], []
         for span in compression.pick_landmarks(self.kernel, sparse):
@@ -229,10 +237,10 @@ class Degrees:
         return [tried[i] for i in compression.cheapest(works, left, direct)]
 
     def _share_proved(self, landmarks: Landmarks, cloud: Cloud) -> float:
-        compiled = self.kernel._compiled
+        evaluator = evaluator_of(self.kernel)
         sure = np.empty(cloud.columns.shape[1], dtype=np.bool_)
         out = np.empty(len(sure))
-        compiled.passes.sum_by_landmarks(compiled.values, cloud, landmarks, ACCURACY, out, sure)
+        passes.sum_by_landmarks(evaluator.values, cloud, landmarks, ACCURACY, out, sure)
         return float(sure.mean()) if len(sure) else 1.0
 
     # --- as a file ----------------------------------------------------------------------------------------------------
@@ -263,11 +271,11 @@ class Degrees:
 
 def is_never_negative(kernel: Kernel) -> bool:
     """Whether a kernel is at least 0 by its formula, whatever the points."""
-    program = kernel._compiled.values
+    program = evaluator_of(kernel).values
     return all(
         code in _NEVER_NEGATIVE
         or code in _COMBINES
-        or (code == tiles.POLYNOMIAL and program.parameters[start + 1] % 2 == 0)
+        or (code == operations.POLYNOMIAL and program.parameters[start + 1] % 2 == 0)
         for code, start in program.operations
     )
 
@@ -275,7 +283,7 @@ def is_never_negative(kernel: Kernel) -> bool:
 def _refuse_if_no_similarity(kernel: Kernel, points: Floats) -> None:
     """A similarity is positive semidefinite and at least 0; where the formula does not show it, the sample has to."""
     columns = as_columns(points)
-    kernel._refuse_if_no_kernel(columns)
+    evaluator_of(kernel).check(columns)
     if not compression.is_semidefinite(kernel, points):
         raise KernelError(
             f"Spectral clustering needs a positive semidefinite kernel; {kernel!r} has a negative eigenvalue on a "
@@ -284,7 +292,7 @@ def _refuse_if_no_similarity(kernel: Kernel, points: Floats) -> None:
     if is_never_negative(kernel):
         return
     for low in range(0, len(points), tiles.TILE):
-        block = kernel._block(columns, points[low : low + tiles.TILE])
+        block = evaluator_of(kernel).block(columns, points[low : low + tiles.TILE])
         if block.min() < -1e-12 * np.abs(block).max():
             i, j = np.unravel_index(int(np.argmin(block)), block.shape)
             raise KernelError(

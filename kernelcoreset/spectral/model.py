@@ -21,7 +21,8 @@ from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import FormatError
 from kernelcoreset.kernels.combined import Normalized
-from kernelcoreset.kernels.kernel import Kernel, as_columns, check_kernel
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops.tiles import TILE
 from kernelcoreset.labelling.centers import Labels
 from kernelcoreset.models.folder import KeptAsFolder
@@ -203,6 +204,6 @@ def _with_own_degrees(coreset: Coreset, degrees: Degrees) -> Coreset:
     columns = as_columns(points)
     own = np.empty(len(points))
     for low in range(0, len(points), TILE):
-        own[low : low + TILE] = degrees.kernel._block(columns, points[low : low + TILE]) @ counts
+        own[low : low + TILE] = evaluator_of(degrees.kernel).block(columns, points[low : low + TILE]) @ counts
     own /= degrees.total
     return Coreset(np.column_stack([points, own]), counts * own, coreset.ids, coreset.settings)

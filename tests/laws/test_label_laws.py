@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcoreset.kernels.kernel import as_columns
+from kernelcoreset.kernels.evaluator import as_columns
 from kernelcoreset.kernels.loops.passes import Cloud, Nearest
 from kernelcoreset.labelling.centers import _LABELS_ONLY, ACCURACY, Centers
 from kernelcoreset.labelling.landmarks import compress, kernel_noise, pick_landmarks

@@ -18,7 +18,7 @@ from kernelcoreset import (
     merge_coresets,
 )
 from kernelcoreset.coresets.sampling import draw_sample
-from kernelcoreset.kernels.kernel import as_columns
+from kernelcoreset.kernels.evaluator import as_columns
 from tests import naive
 from tests.cases import read_only, some_points, spaced_out
 

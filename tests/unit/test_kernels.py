@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from numba import njit
 from numpy.testing import assert_allclose, assert_array_equal
 
 from kernelcoreset import (
@@ -24,6 +25,7 @@ from kernelcoreset import (
     UserKernel,
     build_coreset,
 )
+from kernelcoreset.kernels.loops import passes
 from tests import naive
 from tests.cases import KERNELS, read_only, some_points, spaced_out
 from tests.user_kernels import ill, rational
@@ -404,3 +406,25 @@ def test_an_ill_part_makes_the_whole_kernel_ill():
 def test_an_ill_user_kernel_is_noticed_where_the_input_itself_is_the_coreset():
     with pytest.raises(KernelError, match="must be symmetric"):
         build_coreset([[3.0], [4.0]], k=1, kernel=UserKernel(ill), size=2)
+
+
+@njit
+def fails_beyond_one(x, y):
+    if x[0] > 1.0:
+        raise ValueError("too far")
+    return x[0] * y[0]
+
+
+def test_an_exception_in_a_users_function_is_never_a_value():
+    kernel = UserKernel(fails_beyond_one)
+    np.testing.assert_array_equal(kernel.block([[1.0], [0.5]], [[1.0]]), [[1.0], [0.5]])
+    with pytest.raises(KernelError, match=r"raises an exception, for K\(x, y\)"):
+        kernel.block([[1.0]], [[2.0]])
+
+
+def test_users_functions_share_the_compiled_passes():
+    before = len(passes.block.signatures)
+    for factor in (2.0, 3.0):
+        own = njit(lambda x, y, factor=factor: factor * x[0] * y[0])
+        assert UserKernel(own)([2.0], [3.0]) == 6.0 * factor
+    assert len(passes.block.signatures) <= max(before, 1)

@@ -6,14 +6,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from kernelcoreset import Gaussian, KernelError, Linear, Polynomial
 from kernelcoreset.coresets.seeding import pick, seed_pivots
-from kernelcoreset.kernels.kernel import as_columns
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from tests import naive
 from tests.cases import LARGEST_SCORE, some_points, standard_scores
 
 
 def seeded(kernel, points, count, *, weights=None, z=2.0, seed=0, **options):
     weights = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=float)
-    cloud = kernel._cloud(as_columns(np.asarray(points, dtype=float)))
+    cloud = evaluator_of(kernel).cloud(as_columns(np.asarray(points, dtype=float)))
     return seed_pivots(kernel, cloud, weights, count, z, np.random.default_rng(seed), **options)
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.checks import Floats, Ints
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.loops.tiles import _FAST as FAST
-from kernelcoreset.kernels.loops.tiles import Floats, Ints
+from kernelcoreset.kernels.loops.tiles import FAST
 
 
 @compiled(fastmath=FAST)

@@ -2,22 +2,17 @@
 
 A program is a list of operations in postfix order, so that sums and products of kernels are evaluated by the same
 compiled code as a single kernel: `Gaussian + 2 * Linear` is "push Gaussian, push Linear, scale, add". The choice
-between operations is made once a tile, which costs nothing, and nothing is compiled again for another parameter or
-another combination; only a user's own function makes the passes compile anew (`specialise`).
-
-Every loop that evaluates kernels over all points stands in this file, so that one source serves both cases.
+between operations is made once per tile, which costs nothing. Nothing is compiled again for another parameter, another
+combination or a user's own function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from kernelcoreset.checks import Floats, Ints
 from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.loops.center_tiles import (
     Bounds,
@@ -30,11 +25,7 @@ from kernelcoreset.kernels.loops.center_tiles import (
     two_nearest,
 )
 from kernelcoreset.kernels.loops.tiles import (
-    NORMALIZE,
     TILE,
-    USER,
-    Floats,
-    Ints,
     combine,
     finish_distances,
     keep_nearest,
@@ -43,21 +34,10 @@ from kernelcoreset.kernels.loops.tiles import (
     normalize,
     weighted_sum,
 )
+from kernelcoreset.kernels.loops.user_tile import call_user_tile
+from kernelcoreset.kernels.program import NORMALIZE, USER, Program
 
 GROUP = 16  # landmarks evaluated before their values are used: they stay in the second-level cache
-
-
-class Program(NamedTuple):
-    """A kernel as the loops want it. `squared`: leaves give exact squared distances, so no diagonal is needed.
-
-    `extra` is 1 where the last coordinate is a point's degree, which only the operation NORMALIZE sees.
-    """
-
-    operations: Ints
-    parameters: Floats
-    squared: bool
-    stack_rows: int
-    extra: int
 
 
 class Cloud(NamedTuple):
@@ -103,12 +83,6 @@ class Nearest(NamedTuple):
 
 
 @compiled()
-def user_value(which: int, x: Floats, y: Floats) -> float:
-    """Stand-in for a user's function; `specialise` puts the real one in its place."""
-    return np.nan
-
-
-@compiled()
 def values(program: Program, columns: Floats, low: int, high: int, y: Floats, stack: Floats) -> None:
     """Leave K(x, y), or the exact squared distance, of points low..high in stack[0]; the last row is scratch."""
     m = high - low
@@ -116,22 +90,18 @@ def values(program: Program, columns: Floats, low: int, high: int, y: Floats, st
     features, others = columns[:d], y[:d]
     top = -1
     for step in range(program.operations.shape[0]):
-        code = program.operations[step, 0]
-        own = program.parameters[program.operations[step, 1] :]
+        code, argument = program.operations[step]
         if code == USER:
             top += 1
-            x = np.empty(d)
-            for i in range(m):
-                for j in range(d):
-                    x[j] = columns[j, low + i]
-                stack[top, i] = user_value(np.int64(own[0]), x, others)
+            call_user_tile(argument, columns, columns.shape[1], low, m, d, y, False, stack[top])
         elif code < USER:
             top += 1
+            own = program.parameters[argument:]
             leaf_values(code, own, features, low, high, others, program.squared, stack[top], stack[-1])
         elif code == NORMALIZE:
             normalize(stack[top], m, columns[d, low:high], y[d])
         else:
-            top = combine(code, own, m, stack, top)
+            top = combine(code, program.parameters[argument:], m, stack, top)
 
 
 @compiled()
@@ -144,23 +114,18 @@ def diagonal(program: Program, columns: Floats, out: Floats) -> None:
         high = min(low + TILE, n)
         top = -1
         for step in range(program.operations.shape[0]):
-            code = program.operations[step, 0]
-            own = program.parameters[program.operations[step, 1] :]
+            code, argument = program.operations[step]
             if code == USER:
                 top += 1
-                x = np.empty(d)
-                for i in range(high - low):
-                    for j in range(d):
-                        x[j] = columns[j, low + i]
-                    stack[top, i] = user_value(np.int64(own[0]), x, x)
+                call_user_tile(argument, columns, n, low, high - low, d, columns[0], True, stack[top])
             elif code < USER:
                 top += 1
-                leaf_diagonal(code, own, columns[:d], low, high, stack[top])
+                leaf_diagonal(code, program.parameters[argument:], columns[:d], low, high, stack[top])
             elif code == NORMALIZE:
                 for _ in range(2):
                     normalize(stack[top], high - low, columns[d, low:high], 1.0)
             else:
-                top = combine(code, own, high - low, stack, top)
+                top = combine(code, program.parameters[argument:], high - low, stack, top)
         out[low:high] = stack[0, : high - low]
 
 
@@ -369,45 +334,3 @@ def sum_by_landmarks(
         landmark_products(program, cloud, low, high, landmarks, tiles, products, residual)
         out[low:high] = products[0, :m]
         certify_sums(cloud.diagonals[low:high], residual, out[low:high], m, landmarks.bounds, accuracy, sure[low:high])
-
-
-_CALLS_USER_VALUE = (
-    values,
-    diagonal,
-    distances,
-    block,
-    update_nearest,
-    center_set_costs,
-    center_products,
-    center_distances,
-    label_directly,
-    landmark_products,
-    label_by_landmarks,
-    sum_directly,
-    sum_by_landmarks,
-)
-
-
-@lru_cache(maxsize=32)
-def specialise(functions: tuple[Callable[..., Any], ...]) -> SimpleNamespace:
-    """The passes of this file; compiled anew around `functions` where a program calls a user's own.
-
-    The sources are the very same: each function is rebuilt with `user_value` bound to the user's functions.
-    """
-    if not functions:
-        return SimpleNamespace(**globals())
-    namespace = dict(globals())
-    namespace["user_value"] = _choose(functions)
-    for dispatcher in _CALLS_USER_VALUE:
-        source = dispatcher.py_func
-        namespace[source.__name__] = njit(FunctionType(source.__code__, namespace, source.__name__))
-    return SimpleNamespace(**namespace)
-
-
-def _choose(functions: tuple[Callable[..., Any], ...]) -> Any:
-    """One compiled function that calls functions[which]."""
-    first = functions[0]
-    if len(functions) == 1:
-        return njit(lambda which, x, y: first(x, y))
-    rest = _choose(functions[1:])
-    return njit(lambda which, x, y: first(x, y) if which == 0 else rest(which - 1, x, y))

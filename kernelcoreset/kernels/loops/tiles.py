@@ -7,26 +7,29 @@ A tile is `TILE` points, small enough to stay in the first-level cache. Points c
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelcoreset.checks import Floats, Ints
 from kernelcoreset.kernels.jit import compiled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.integer[Any]]
+from kernelcoreset.kernels.program import (
+    ADD,
+    COSINE,
+    EXPONENTIAL,
+    GAUSSIAN,
+    LAPLACIAN,
+    LINEAR,
+    MATERN32,
+    MATERN52,
+    POLYNOMIAL,
+    SCALE,
+)
 
 TILE = 1024
 
-# Operation codes. A row of `operations` is (code, where its parameters start).
-GAUSSIAN, EXPONENTIAL, LAPLACIAN, MATERN32, MATERN52, POLYNOMIAL, LINEAR, COSINE, USER = range(9)
-ADD, MULTIPLY, SCALE, NORMALIZE = range(9, 13)
-
 # `contract` allows fused multiply-add; the other relaxations would break the range reduction of `_expm1`.
-_FAST = {"contract"}
+FAST = {"contract"}
 # A sum of products may also be reordered, which is what lets a reduction vectorise.
-_FAST_SUM = {"contract", "reassoc"}
+FAST_SUM = {"contract", "reassoc"}
 
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = 6.93145751953125e-1  # few bits, so k * _LN2_HIGH is exact
@@ -36,7 +39,7 @@ _NOISE = 1e-14
 _FARTHEST = 708.0  # exp(-708) is the last normal number; beyond it a kernel value is zero for every purpose
 
 
-@compiled(fastmath=_FAST, inline="always")
+@compiled(fastmath=FAST, inline="always")
 def _expm1_of_minus(t: float) -> float:
     """exp(-t) - 1 for t >= 0 to the last bits, also near zero; vectorises, unlike libm's."""
     x = -min(t, _FARTHEST)
@@ -63,7 +66,7 @@ def _expm1_of_minus(t: float) -> float:
 # Four coordinates a sweep: a third of the loads and stores of one at a time.
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _squared_l2(columns: Floats, low: int, high: int, y: Floats, out: Floats) -> None:
     """out[i] = sum_j (x_ij - y_j)^2."""
     d = columns.shape[0]
@@ -92,7 +95,7 @@ def _squared_l2(columns: Floats, low: int, high: int, y: Floats, out: Floats) ->
             out[i] += da * da
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _l1(columns: Floats, low: int, high: int, y: Floats, out: Floats) -> None:
     """out[i] = sum_j |x_ij - y_j|."""
     m = high - low
@@ -104,7 +107,7 @@ def _l1(columns: Floats, low: int, high: int, y: Floats, out: Floats) -> None:
             out[i] += abs(a[i] - ya)
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _inner(columns: Floats, low: int, high: int, y: Floats, out: Floats) -> None:
     """out[i] = sum_j x_ij y_j."""
     d = columns.shape[0]
@@ -125,7 +128,7 @@ def _inner(columns: Floats, low: int, high: int, y: Floats, out: Floats) -> None
         j += 1
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _squared_norms(columns: Floats, low: int, high: int, out: Floats) -> None:
     """out[i] = sum_j x_ij^2."""
     m = high - low
@@ -139,7 +142,7 @@ def _squared_norms(columns: Floats, low: int, high: int, out: Floats) -> None:
 # --- one operation: from a statistic to K, or to the squared feature distance where that is exact ------------------
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _decay(out: Floats, m: int, rate: float, squared: bool) -> None:
     """exp(-rate t), or the squared distance 2 - 2 exp(-rate t), which keeps near points exact."""
     if squared:
@@ -150,13 +153,13 @@ def _decay(out: Floats, m: int, rate: float, squared: bool) -> None:
             out[i] = 1.0 + _expm1_of_minus(out[i] * rate)
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _square_roots(out: Floats, m: int) -> None:
     for i in range(m):
         out[i] = np.sqrt(out[i])
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _matern(out: Floats, m: int, rate: float, cubic: float) -> None:
     """(1 + a) exp(-a) or (1 + a + a^2/3) exp(-a), a = rate * distance."""
     for i in range(m):
@@ -165,7 +168,7 @@ def _matern(out: Floats, m: int, rate: float, cubic: float) -> None:
         out[i] = factor * (1.0 + _expm1_of_minus(a))
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _large_powers(out: Floats, m: int, offset: float, degree: int) -> None:
     """(t + offset)^degree by repeated squaring, in place."""
     for i in range(m):
@@ -180,7 +183,7 @@ def _large_powers(out: Floats, m: int, offset: float, degree: int) -> None:
         out[i] = value
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _small_powers(out: Floats, m: int, offset: float, degree: int) -> None:
     """(t + offset)^degree for degrees 1 to 4, without a branch inside the loop so that it vectorises."""
     if degree == 1:
@@ -201,7 +204,7 @@ def _small_powers(out: Floats, m: int, offset: float, degree: int) -> None:
             out[i] = t * t
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _powers(out: Floats, m: int, offset: float, degree: int) -> None:
     """(t + offset)^degree, in place."""
     if degree <= 4:
@@ -210,7 +213,7 @@ def _powers(out: Floats, m: int, offset: float, degree: int) -> None:
         _large_powers(out, m, offset, degree)
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def _cosine(columns: Floats, low: int, high: int, y: Floats, out: Floats, norms: Floats) -> None:
     """<x, y> / (|x| |y|), zero where either is the zero vector."""
     m = high - low
@@ -222,7 +225,7 @@ def _cosine(columns: Floats, low: int, high: int, y: Floats, out: Floats, norms:
         out[i] = out[i] / norm if norm > 0.0 else 0.0
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def leaf_values(
     code: int,
     parameters: Floats,
@@ -260,7 +263,7 @@ def leaf_values(
         _cosine(columns, low, high, y, out, scratch)
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def leaf_diagonal(code: int, parameters: Floats, columns: Floats, low: int, high: int, out: Floats) -> None:
     """K(x, x) of one built-in kernel on one tile."""
     m = high - low
@@ -275,7 +278,7 @@ def leaf_diagonal(code: int, parameters: Floats, columns: Floats, low: int, high
         out[:m] = 1.0
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def combine(code: int, parameters: Floats, m: int, stack: Floats, top: int) -> int:
     """ADD and MULTIPLY fold the top of the stack into the entry below it, SCALE changes the top; the new top."""
     if code == SCALE:
@@ -294,7 +297,7 @@ def combine(code: int, parameters: Floats, m: int, stack: Floats, top: int) -> i
     return top - 1
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def normalize(tile: Floats, m: int, degrees: Floats, other: float) -> None:
     """From K(x, y) to K(x, y) / (degree of x * degree of y), in place."""
     for i in range(m):
@@ -304,7 +307,7 @@ def normalize(tile: Floats, m: int, degrees: Floats, other: float) -> None:
 # --- from kernel values to distances and running minima ---------------------------------------------------------------
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def finish_distances(tile: Floats, m: int, diagonal_tile: Floats, y_diagonal: float, squared: bool, z: float) -> None:
     """From K (or the squared distance) to distance^z, in place, never below zero."""
     if not squared:
@@ -321,7 +324,7 @@ def finish_distances(tile: Floats, m: int, diagonal_tile: Floats, y_diagonal: fl
             tile[i] = tile[i] ** (0.5 * z)
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def keep_nearest(tile: Floats, m: int, which: int, best: Floats, nearest: Ints, onward: Floats) -> None:
     """Running minimum, its index, and the value that came after it; without a branch so that it vectorises."""
     own, before = np.int32(which), np.int32(which - 1)
@@ -333,7 +336,7 @@ def keep_nearest(tile: Floats, m: int, which: int, best: Floats, nearest: Ints, 
         nearest[i] = own if closer else at
 
 
-@compiled(fastmath=_FAST_SUM)
+@compiled(fastmath=FAST_SUM)
 def weighted_sum(tile: Floats, weights: Floats, m: int) -> float:
     total = 0.0
     for i in range(m):

@@ -1,0 +1,135 @@
+"""All that the package needs of a kernel beyond its mathematics, made once per kernel.
+
+Points come as columns, arrays of shape (d, n), and everything assumes validated input.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.errors import KernelError
+from kernelcoreset.kernels.loops import passes
+from kernelcoreset.kernels.loops.passes import Cloud, Rows
+from kernelcoreset.kernels.loops.tiles import finish_distances
+from kernelcoreset.kernels.program import Program, ProgramBuilder
+
+if TYPE_CHECKING:
+    from kernelcoreset.kernels.kernel import Kernel
+
+_CHECKED_POINTS = 48
+
+
+class Evaluator:
+    """A kernel ready to be evaluated: its programs for K and for distances. Get one from `evaluator_of`.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    values : Program
+        Gives K(x, y).
+    distances : Program
+        Gives exact squared distances where the kernel has them, else K(x, y).
+    is_user : bool
+        Whether a user's function is part of the kernel, which is trusted less than a built-in one.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        builder = ProgramBuilder()
+        kernel.emit(builder)
+        self.kernel = kernel
+        self.values: Program = builder.program(False)
+        self.distances: Program = builder.program(kernel.exact)
+        self.is_user = bool(builder.functions)
+
+    def block(self, columns: Floats, rows: Floats) -> Floats:
+        """Return K of shape (rows, columns)."""
+        return self._block(self.values, columns, rows)
+
+    def squared_distances(self, columns: Floats, rows: Floats) -> Floats:
+        """Return squared feature distances of shape (rows, columns), at least 0."""
+        result = self._block(self.distances, columns, rows)
+        if not self.distances.squared:
+            diagonals = self.diagonal(columns)
+            for row, own in zip(result, self.diagonal(as_columns(rows)), strict=True):
+                finish_distances(row, len(row), diagonals, own, False, 2.0)
+        return result
+
+    def _block(self, program: Program, columns: Floats, rows: Floats) -> Floats:
+        out = np.empty((rows.shape[0], columns.shape[1]))
+        passes.block(program, columns, np.require(rows, requirements=["C", "W"]), out)
+        if not np.isfinite(out).all():
+            raise self.overflow("K(x, y)")
+        return out
+
+    def diagonal(self, columns: Floats) -> Floats:
+        """Return K(x, x) of every point."""
+        out = np.empty(columns.shape[1])
+        passes.diagonal(self.values, columns, out)
+        if not np.isfinite(out).all():
+            raise self.overflow("K(x, x)")
+        if (out < 0).any():
+            row = int(np.argmin(out))
+            raise KernelError(
+                f"K(x, x) must be at least 0; {self.kernel!r} gives {out[row]:g} at row {row}. "
+                "It is not a kernel: fix the function."
+            )
+        return out
+
+    def cloud(self, columns: Floats) -> Cloud:
+        """Return many points as the passes need them, with the diagonal only where it is used."""
+        return Cloud(columns, np.empty(0) if self.distances.squared else self.diagonal(columns))
+
+    def rows(self, rows: Floats) -> Rows:
+        """Return a few points as the passes need them, with the diagonal only where it is used."""
+        rows = np.require(rows, requirements=["C", "W"])
+        return Rows(rows, np.empty(0) if self.distances.squared else self.diagonal(as_columns(rows)))
+
+    def check(self, columns: Floats) -> None:
+        """Refuse a user's function that is not finite, not symmetric or negative at K(x, x), on a few points.
+
+        Built-in kernels are right by proof and are not checked.
+        """
+        if not self.is_user:
+            return
+        some = np.unique(np.linspace(0, columns.shape[1] - 1, _CHECKED_POINTS).astype(np.int64))
+        few = np.ascontiguousarray(columns[:, some])
+        gram = self.block(few, few.T)
+        self.diagonal(few)
+        gap = np.abs(gram - gram.T)
+        if gap.max() > 1e-8 * np.abs(gram).max():
+            i, j = np.unravel_index(int(np.argmax(gap)), gap.shape)
+            raise KernelError(
+                f"A kernel must be symmetric; {self.kernel!r} gives K(x, y) = {gram[i, j]:g} and K(y, x) = "
+                f"{gram[j, i]:g} for x = row {some[i]}, y = row {some[j]}. Use (f(x, y) + f(y, x)) / 2, or fix the "
+                "function."
+            )
+
+    def overflow(self, what: str) -> KernelError:
+        """Return the error for values that are not finite."""
+        if self.is_user:
+            return KernelError(
+                f"A kernel must be finite; {self.kernel!r} gives NaN or infinity, or raises an exception, for {what}. "
+                "Fix the function."
+            )
+        return KernelError(
+            f"Kernel values must fit in float64; {self.kernel!r} overflows for {what}. Scale the points (divide each "
+            "column by its standard deviation) or use a smaller degree."
+        )
+
+
+@lru_cache(maxsize=128)
+def evaluator_of(kernel: Kernel) -> Evaluator:
+    """Return the evaluator of a kernel; equal kernels share one."""
+    return Evaluator(kernel)
+
+
+def as_columns(points: Floats) -> Floats:
+    """Points (n, d) as contiguous columns (d, n): free for Fortran order, one copy otherwise, and of read-only input.
+
+    numba would compile every pass again for read-only arrays.
+    """
+    return np.require(points.T, requirements=["C", "W"])
