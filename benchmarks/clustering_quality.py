@@ -16,7 +16,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import datasets, tables
 from kernelcoreset import Coreset, Kernel, build_coreset
-from kernelcoreset.clustering.solve import Solution, solve
+from kernelcoreset.clustering.problem import Solution
+from kernelcoreset.clustering.solve import solve
 
 K = 5
 SIZES = (50, 100, 300, 1000)

@@ -19,7 +19,8 @@ from sklearn.metrics import adjusted_rand_score
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import tables
 from kernelcoreset import Coreset, Gaussian, Kernel, Laplacian, Polynomial, UserKernel, build_coreset
-from kernelcoreset.clustering.solve import Solution, solve
+from kernelcoreset.clustering.problem import Solution
+from kernelcoreset.clustering.solve import solve
 
 N, SIZE, SEEDS = 10_000, 1_000, 5
 TURN = 3 * math.pi  # the spiral's radius 1 lies at this angle

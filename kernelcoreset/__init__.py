@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from kernelcoreset._version import __version__
 from kernelcoreset.clustering.choosing import ChoiceOfK, choose_k, choose_sigma
 from kernelcoreset.clustering.exact import solve_exact
-from kernelcoreset.clustering.solve import Solution, solve
+from kernelcoreset.clustering.problem import Solution
+from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.build import build_coreset, merge_coresets
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, empirical_error

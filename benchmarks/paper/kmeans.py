@@ -12,7 +12,9 @@ from benchmarks.paper import data
 from benchmarks.paper.cells import Cell, Row, Table, run_cells
 from benchmarks.paper.plan import Plan
 from kernelcoreset.checks import Floats
-from kernelcoreset.clustering.solve import Solution, descend, prepare, solve
+from kernelcoreset.clustering.descent import descend
+from kernelcoreset.clustering.problem import Solution, prepare
+from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.seeding import seed_pivots

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.clustering.solve import descend, prepare, solve
+from kernelcoreset.clustering.descent import descend
+from kernelcoreset.clustering.problem import prepare
+from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.seeding import seed_pivots

@@ -17,7 +17,8 @@ from kernelcoreset.checks import (
     check_seed,
     check_weights,
 )
-from kernelcoreset.clustering.solve import Solution, solve
+from kernelcoreset.clustering.problem import Solution
+from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
 from kernelcoreset.kernels.families import Cosine, Exponential, Gaussian, Laplacian, Linear, Matern, Polynomial

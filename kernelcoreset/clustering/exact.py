@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_at_least, check_count
-from kernelcoreset.clustering.lloyd import Labels
-from kernelcoreset.clustering.solve import Problem, Solution, _solve, prepare, refuse_too_many
+from kernelcoreset.clustering.problem import Labels, Problem, Solution, prepare, refuse_too_many
+from kernelcoreset.clustering.solve import solve_problem
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
 from kernelcoreset.kernels.jit import compiled
@@ -72,7 +72,7 @@ def solve_exact(
         )
     problem = prepare(coreset, kernel)
     refuse_too_many(problem, k)
-    known = _solve(problem, k, 2.0, 10, 300, np.random.default_rng(0), None)
+    known = solve_problem(problem, k, 2.0, 10, 300, np.random.default_rng(0), None)
     return _search(problem, k, known, max_nodes)
 
 

@@ -15,47 +15,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.problem import Labels
 from kernelcoreset.kernels.jit import compiled
-
-Labels = NDArray[np.int32]
 
 # A change of the cost below this share of it is rounding, not progress.
 ROUNDING = 1e-12
 # Squared distances below this share of their mean are zero for every purpose.
 COINCIDE = 1e-13
-
-
-@compiled()
-def make_symmetric(squared: Floats) -> None:
-    """Average D with its transpose and clear the diagonal, in place."""
-    for i in range(squared.shape[0]):
-        squared[i, i] = 0.0
-        for j in range(i):
-            mean = 0.5 * (squared[i, j] + squared[j, i])
-            squared[i, j] = mean
-            squared[j, i] = mean
-
-
-@compiled()
-def count_distinct(squared: Floats, enough: int) -> int:
-    """Number of points that are pairwise at a distance above zero, counted up to `enough`."""
-    found = np.empty(enough, dtype=np.int64)
-    count = 0
-    for i in range(squared.shape[0]):
-        fresh = True
-        for f in range(count):
-            if squared[i, found[f]] <= 0.0:
-                fresh = False
-                break
-        if fresh:
-            found[count] = i
-            count += 1
-            if count == enough:
-                break
-    return count
 
 
 class _Clusters(NamedTuple):

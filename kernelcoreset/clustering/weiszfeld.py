@@ -1,6 +1,6 @@
-"""Descent for any z >= 1, compiled: centers are combinations found by reweighting (Weiszfeld); and center swaps.
+"""Descent for any z >= 1, compiled: centers are combinations found by reweighting (Weiszfeld).
 
-As in `descent`, only squared distances are needed, everything assumes validated input and owns no random generator, and
+As in `lloyd`, only squared distances are needed, everything assumes validated input and owns no random generator, and
 `labels` are changed in place.
 """
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.clustering.lloyd import COINCIDE, ROUNDING, Labels, add_row, fill_empty
+from kernelcoreset.clustering.lloyd import COINCIDE, ROUNDING, add_row, fill_empty
+from kernelcoreset.clustering.problem import Labels
 from kernelcoreset.kernels.jit import compiled
 
 
@@ -198,29 +199,3 @@ def _assign_centers(weights: Floats, to_centers: Floats, labels: Labels, own: Fl
                 own[i] = to_centers[c, i]
                 labels[i] = c
     fill_empty(weights, labels, own ** (0.5 * z), len(to_centers))
-
-
-@compiled()
-def swap_center(squared: Floats, weights: Floats, to_centers: Floats, candidate: int, z: float, labels: Labels) -> None:
-    """Labels after the center that is missed least made way for the point `candidate`.
-
-    `to_centers` holds distance^z, shape (k, s). One pass: a point of the removed center goes to the candidate or to
-    its second nearest.
-    """
-    k, s = to_centers.shape
-    missed = np.zeros(k)
-    second = np.empty(s, dtype=np.int32)
-    for i in range(s):
-        a, b = -1, -1
-        for c in range(k):
-            if a < 0 or to_centers[c, i] < to_centers[a, i]:
-                a, b = c, a
-            elif b < 0 or to_centers[c, i] < to_centers[b, i]:
-                b = c
-        labels[i], second[i] = a, b
-        fresh = squared[candidate, i] ** (0.5 * z)
-        missed[a] += weights[i] * (min(fresh, to_centers[b, i]) - min(fresh, to_centers[a, i]))
-    leaves = np.argmin(missed)
-    for i in range(s):
-        stays = second[i] if labels[i] == leaves else labels[i]
-        labels[i] = leaves if squared[candidate, i] ** (0.5 * z) < to_centers[stays, i] else stays

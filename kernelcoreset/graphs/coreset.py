@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.clustering.solve import plain_k_means
+from kernelcoreset.clustering.starts import plain_k_means
 from kernelcoreset.coresets.sampling import merge_picks, pick_evenly, sensitivities
 from kernelcoreset.coresets.seeding import Seeding
 from kernelcoreset.graphs.csr import Indices, Labels, seed_nodes

@@ -12,7 +12,8 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_count, check_points, check_weights
-from kernelcoreset.clustering.solve import Solution, solve
+from kernelcoreset.clustering.problem import Solution
+from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.kernels.combined import Normalized

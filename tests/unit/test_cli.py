@@ -19,7 +19,7 @@ import pytest
 
 import kernelcoreset
 from kernelcoreset import Coreset, DataError, FormatError, KernelError, SettingError
-from kernelcoreset.clustering.solve import Solution
+from kernelcoreset.clustering.problem import Solution
 from kernelcoreset.jobs import cli
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 

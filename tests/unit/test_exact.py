@@ -42,7 +42,7 @@ def test_nine_points_four_clusters():
 def test_finds_what_a_poor_start_misses():
     # Handed a bad incumbent, the search must leave it: the bound may not lean on `solve`.
     from kernelcoreset.clustering.exact import _search
-    from kernelcoreset.clustering.solve import Solution, prepare
+    from kernelcoreset.clustering.problem import Solution, prepare
 
     generator = np.random.default_rng(4)
     points, weights = generator.normal(size=(12, 2)), generator.exponential(size=12)

@@ -220,6 +220,6 @@ def test_bad_settings():
 
 
 def test_too_large_a_coreset_is_refused(monkeypatch):
-    monkeypatch.setattr(importlib.import_module("kernelcoreset.clustering.solve"), "MAX_POINTS", 2)
+    monkeypatch.setattr(importlib.import_module("kernelcoreset.clustering.problem"), "MAX_POINTS", 2)
     with pytest.raises(DataError, match="at most 2 points, for a matrix of all their distances; got 3"):
         solve(Coreset([[0.0], [1.0], [2.0]], [1.0, 1.0, 1.0]), 1, Linear())

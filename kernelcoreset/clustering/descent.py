@@ -1,0 +1,29 @@
+"""One descent from given labels to a local optimum, for any z."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.lloyd import descend_means
+from kernelcoreset.clustering.problem import Labels, Problem, Solution
+from kernelcoreset.clustering.weiszfeld import descend_centers
+from kernelcoreset.kernels.evaluator import evaluator_of
+
+
+def descend(
+    problem: Problem, labels: Labels, coefficients: Floats, z: float, max_iter: int, *, polish: bool = False
+) -> Solution:
+    """One run from the given labels to a local optimum; the coefficients to begin with matter for z != 2 only."""
+    squared, weights = problem.squared, problem.weights
+    labels, coefficients = labels.copy(), coefficients.copy()
+    if z == 2.0:
+        cost, steps, converged = descend_means(squared, weights, labels, len(coefficients), max_iter)
+        coefficients[:] = 0.0
+        coefficients[labels, np.arange(len(labels))] = weights
+        coefficients /= coefficients.sum(axis=1, keepdims=True)
+    else:
+        cost, steps, converged = descend_centers(squared, weights, labels, z, max_iter, polish, coefficients)
+    if not np.isfinite(cost):
+        raise evaluator_of(problem.kernel).overflow("the clustering cost")
+    return Solution(labels, coefficients, float(cost), int(steps), bool(converged))
