@@ -1,4 +1,4 @@
-"""Result tables: one Markdown file a benchmark, saying by what command it was made."""
+"""Result tables: one Markdown file per benchmark, with the command that made it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a Markdown table; numbers are right-aligned by the reader's eye alone."""
+    """Return a Markdown table."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
@@ -21,7 +21,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def write_results(path: Path, title: str, sections: Sequence[str]) -> None:
     """Write the tables of one run and print them."""
-    command = "python " + " ".join([Path(sys.argv[0]).as_posix(), *sys.argv[1:]])
+    command = "python " + " ".join([Path(sys.argv[0]).as_posix(), *without_data_folder(sys.argv[1:])])
     about = (
         f"Made by `{command}` on {datetime.date.today()}, Python {platform.python_version()}, numpy {np.__version__}, "
         f"numba {numba.__version__}, {platform.machine()}."
@@ -30,3 +30,8 @@ def write_results(path: Path, title: str, sections: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     print(text)
+
+
+def without_data_folder(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with DIR in place of the folder of this machine after --data; docs/data.md explains it."""
+    return ["DIR" if before == "--data" else own for before, own in zip(["", *arguments], arguments, strict=False)]

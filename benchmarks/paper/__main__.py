@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks.paper import alternatives, error, kmeans, page, plots, spectral, variations
+from benchmarks.paper import alternatives, data, error, kmeans, page, plots, spectral, variations
 from benchmarks.paper.cells import OutOfTime, Table
 from benchmarks.paper.plan import Plan, quick
 from kernelcoreset.checks import check_count
+from kernelcoreset.errors import DataError
 from kernelcoreset.jobs.runner import DONE, log_to_stderr, report
 
 EXPERIMENTS: dict[str, tuple[str, Callable[[Plan], Table], Callable[[Table, Path], None]]] = {
@@ -23,19 +24,22 @@ EXPERIMENTS: dict[str, tuple[str, Callable[[Plan], Table], Callable[[Table, Path
     "alternatives": ("Alternatives: time against cost", alternatives.run, plots.plot_alternatives),
     "variations": ("Variations: k, z, dimension, points, skew", variations.run, plots.plot_variations),
 }
+PREPARE = "prepare"
 _EPILOG = """\
 examples:
-  %(prog)s all --data ../shared/data --quick       minutes; tables and plots in docs/results/experiments/quick
-  %(prog)s error --data ../shared/data             the full Figure 1; started again, it goes on where it stopped
+  %(prog)s prepare --data DIR         check the publishers' files in DIR and write them as Parquet
+  %(prog)s all --data DIR --quick     minutes; tables and plots in docs/results/experiments/quick
+  %(prog)s error --data DIR           the full Figure 1; started again, it continues where it stopped
 
-Each experiment leaves NAME.csv, NAME.png and NAME.svg, and a row in README.md. Remove a CSV file to measure it afresh.
+docs/data.md says where to get the data sets. Each experiment writes NAME.csv, NAME.png and NAME.svg, and a row in
+README.md. Remove a CSV file to measure it again.
 
 exit codes: 0 done, 2 bad settings, 3 bad data, 4 something is missing on this machine, 1 anything else
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run experiments from a command line, by default the process's own, and return the exit code."""
+    """Run the command with these arguments, by default those of the process, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.paper",
         description="The paper's experiments and more: tables, plots and a results page.",
@@ -43,14 +47,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("what", choices=[*EXPERIMENTS, "all"], help="which experiment")
-    parser.add_argument("--data", type=Path, required=True, help="folder with the data sets, raw or as Parquet")
-    parser.add_argument("--out", type=Path, default=Path("docs/results/experiments"), help="(docs/results/experiments)")
-    parser.add_argument("--quick", action="store_true", help="fewer rows and runs: minutes; in the folder OUT/quick")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="cells at once where time is free")
-    parser.add_argument("--no-spark", action="store_true", help="leave out what goes through Spark")
+    parser.add_argument("what", choices=[PREPARE, *EXPERIMENTS, "all"], help="which experiment, or all of them")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the data sets (docs/data.md)")
     parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="begin no further cell after so long; a later run goes on"
+        "--out",
+        type=Path,
+        default=Path("docs/results/experiments"),
+        help="folder for tables, plots and page (docs/results/experiments)",
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rows and runs: minutes; writes to OUT/quick")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="cells measured at once, in experiments that do not measure time (number of cores)",
+    )
+    parser.add_argument("--no-spark", action="store_true", help="leave out the parts that need Spark")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="start no cell after this time; a later run continues"
     )
     given = parser.parse_args(argv)
     plan = Plan(
@@ -61,18 +75,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         until=time.monotonic() + 60.0 * given.minutes,
     )
     plan = quick(plan) if given.quick else plan
-    command = f"python -m benchmarks.paper {given.what} --data {given.data}{' --quick' if given.quick else ''}"
+    command = f"python -m benchmarks.paper {given.what} --data DIR{' --quick' if given.quick else ''}"
     log_to_stderr()
     try:
         check_count("processes", given.processes)
+        if given.what == PREPARE:
+            return prepare(given.data)
         run_experiments(list(EXPERIMENTS) if given.what == "all" else [given.what], plan, command)
     except (Exception, KeyboardInterrupt) as caught:
         return report(caught)
     return DONE
 
 
+def prepare(folder: Path) -> int:
+    """Write the Parquet files of the data sets in a folder, say which are missing, and return the exit code."""
+    written, missing = data.prepare(folder)
+    print("\n".join([*written, *(f"not there: {line}" for line in missing)]))
+    if not written:
+        raise DataError(f"{folder} has no file of a publisher. docs/data.md lists the files and where to get them.")
+    return DONE
+
+
 def run_experiments(names: Sequence[str], plan: Plan, command: str) -> None:
-    """Run some experiments one after the other, each with its plot and its row on the page."""
+    """Run experiments one after another, each with its plot and its row on the page."""
     plots.check_installed()
     plan.out.mkdir(parents=True, exist_ok=True)
     for name in names:

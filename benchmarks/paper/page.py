@@ -1,4 +1,4 @@
-"""The results page of a run: a row an experiment, the figures, and the paper's claims."""
+"""The results page of a run: one row per experiment, the figures, and the paper's claims."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RUNS = "runs.json"
 
 
 def note_run(out: Path, name: str, title: str, command: str, seconds: float) -> None:
-    """Keep what an experiment's row says; of one that was resumed, the seconds of all its parts."""
+    """Save the row of an experiment; the seconds of a resumed one are those of all its parts."""
     path = out / _RUNS
     runs = json.loads(path.read_text()) if path.exists() else {}
     before = runs.get(name, {}).get("seconds", 0.0)
@@ -33,7 +33,7 @@ def note_run(out: Path, name: str, title: str, command: str, seconds: float) -> 
 
 
 def write_page(out: Path) -> Path:
-    """Write the page of all experiments that have run in this folder."""
+    """Write the page of all experiments that were run in this folder, and return its path."""
     runs = json.loads((out / _RUNS).read_text())
     rows = [
         [f"[{about['title']}](#{name})", f"[{name}.csv]({name}.csv)", f"`{about['command']}`", about["date"],
@@ -43,9 +43,10 @@ def write_page(out: Path) -> Path:
     machines = sorted({about["machine"] for about in runs.values()})
     parts = [
         "# Experiments",
-        "Written by the command itself; what the figures show is said in [docs/results.md](../../results.md)."
+        "This page is written by the commands below. [docs/results.md](../../results.md) explains the figures, and "
+        "[docs/data.md](../../data.md) says how to get the data folder `DIR`."
         if out.name == "experiments"
-        else "Written by the command itself.",
+        else "This page is written by the commands below.",
         "Machine: " + "; ".join(machines) + ".",
         table(["experiment", "table", "command", "date", "time"], rows),
         "## The paper's claims",

@@ -1,4 +1,4 @@
-"""The experiments end to end on small data, their preparation of raw files, and going on after a stop."""
+"""The experiments end to end on small data, their preparation of raw files, and resuming after a stop."""
 
 import functools
 import os
@@ -19,8 +19,8 @@ from kernelcoreset import DataError, FormatError, Gaussian, Linear, Polynomial
 from kernelcoreset.coresets.coreset import Coreset
 
 ROOT = Path(__file__).parents[2]
-BESIDE = ROOT.parent / "shared" / "data"
-REAL = Path(os.environ.get("KERNELCORESET_DATA", BESIDE))
+# Optional: a folder of the data sets of docs/data.md. Continuous integration keeps one beside the checkout.
+REAL = Path(os.environ.get("KERNELCORESET_DATA", ROOT.parent / "shared" / "data"))
 
 
 def bank_lines(n):
@@ -35,17 +35,25 @@ def adult_line(i, end=""):
     return f"{i}, Private, {1000 + i}, Bachelors, 13, {texts}, {i}, 0, 40, ?, <=50K{end}"
 
 
+def census_line(age, worker, origin, income):
+    """42 fields; the twelfth is the Hispanic origin, the 25th the weight, the last the income."""
+    fields = [str(age), worker, *["7"] * 9, origin, *["7"] * 12, "1700.09", *["7"] * 16, income]
+    return ", ".join(fields)
+
+
 def write_raw(folder):
     """Tiny files in the publishers' formats."""
     (folder / "adult.data").write_text("\n".join([adult_line(0), adult_line(1), ""]))
     (folder / "adult.test").write_text("\n".join(["|1x3 Cross validator", adult_line(2, "."), ""]))
     (folder / "bank-additional-full.csv").write_text(bank_lines(4))
     (folder / "twitter.txt").write_text("1349000000 -77.5 38.25\n1349000001 139.75 35.5\n")
+    (folder / "census-income.data").write_text(census_line(40, "Private", "NA", "- 50000.") + "\n")
+    (folder / "census-income.test").write_text(census_line(20, "Never worked", "Cuban", "50000+.") + "\n")
     (folder / "USCensus1990.data.txt").write_text("caseid,dAge,dHours\n10000,5,3\n10001,6,1\n10002,3,2\n")
 
 
 def write_parquet(folder, n):
-    """Generated points in the place of the prepared Parquet files, duplicates among them."""
+    """Generated points in place of the prepared Parquet files, with duplicates."""
     generator = np.random.default_rng(0)
     for name, file, d in (("adult", "adult", 6), ("bank", "bank", 10), ("twitter", "twitter_first100k", 2)):
         places = 20.0 * generator.normal(size=(6, d))
@@ -59,7 +67,7 @@ def write_parquet(folder, n):
 
 
 def smallest(folder, out):
-    """A plan of seconds."""
+    """A plan that takes seconds."""
     plan = Plan(folder, out, processes=1, with_spark=False, check_rows=False)
     return replace(
         quick(plan), most_rows=500, error_sizes=(20, 60), runs=2, tree_runs=2, center_sets=10, kmeans_rows=200,
@@ -85,6 +93,46 @@ class TestPreparation:
         assert load("census1990").points.tolist() == [[5, 3], [6, 1], [3, 2]]
         assert data.figure_sets(tmp_path)[-1] == "census1990"
 
+    def test_texts_of_the_census_become_their_rank_over_both_files(self, tmp_path):
+        write_raw(tmp_path)
+        written = data.DATA_SETS["census"].sources[0]
+        (tmp_path / "expected").mkdir()
+        columns = {"age": [40, 20], "class_of_worker": [1, 0], "hispanic_origin": [-1, 0], "year": [7, 7]}
+        pq.write_table(pa.table(columns), tmp_path / "expected" / "census_income_kdd.parquet")
+        census = data.load(tmp_path, "census", check_rows=False).points
+        assert census.shape == (2, 40)
+        assert "census-income.data" in written.files
+        expected = data.load(tmp_path / "expected", "census", check_rows=False).points
+        # Age, class of worker, Hispanic origin and year; both are standardised.
+        np.testing.assert_array_equal(census[:, [0, 1, 11, 39]], expected)
+
+    def test_prepare_writes_parquet_that_gives_the_same_points(self, tmp_path, monkeypatch, capsys):
+        write_raw(tmp_path)
+        for name, about in data.DATA_SETS.items():
+            rows = {"adult": 3, "bank": 4, "census1990": 3}.get(name, 2)
+            sources = tuple(replace(source, rows=(rows,)) for source in about.sources)
+            monkeypatch.setitem(data.DATA_SETS, name, replace(about, sources=sources))
+        before = {name: data.load(tmp_path, name).points for name in data.DATA_SETS}
+        assert command.main(["prepare", "--data", str(tmp_path)]) == 0
+        assert "adult.parquet: 3 rows, 6 columns" in capsys.readouterr().out
+        for about in data.DATA_SETS.values():
+            for file in {file for source in about.sources for file in source.files}:
+                (tmp_path / file).unlink(missing_ok=True)
+        for name, points in before.items():
+            np.testing.assert_array_equal(data.load(tmp_path, name).points, points)
+
+    def test_prepare_in_a_folder_without_files_says_where_to_get_them(self, tmp_path, capsys):
+        assert command.main(["prepare", "--data", str(tmp_path)]) == 3
+        printed = capsys.readouterr()
+        assert 'not there: Bank: UCI Machine Learning Repository, data set "Bank Marketing"' in printed.out
+        assert "docs/data.md lists the files" in printed.err
+
+    def test_the_page_on_data_names_every_file_column_and_publisher(self):
+        page = (ROOT / "docs" / "data.md").read_text()
+        for about in data.DATA_SETS.values():
+            for word in (about.prepared, *about.columns, *(f for source in about.sources for f in source.files)):
+                assert f"`{word}`" in page, word
+
     def test_prepared_files_without_weight_and_label_and_standardised(self, tmp_path):
         write_parquet(tmp_path, 300)
         census = data.load(tmp_path, "census", check_rows=False)
@@ -93,7 +141,7 @@ class TestPreparation:
         np.testing.assert_allclose(census.points.std(axis=0), 1.0)
         assert data.figure_sets(tmp_path)[-1] == "census"
 
-    def test_a_cut_is_a_part_of_the_rows(self, tmp_path):
+    def test_a_sample_is_part_of_the_rows(self, tmp_path):
         write_parquet(tmp_path, 300)
         everything, cut = (
             data.load(tmp_path, "twitter", check_rows=False, most_rows=rows).points for rows in (None, 40)
@@ -131,7 +179,7 @@ class TestPreparation:
     def test_a_line_of_another_length_is_refused(self, tmp_path):
         write_raw(tmp_path)
         (tmp_path / "adult.data").write_text("39, State-gov\n")
-        with pytest.raises(DataError, match="cannot be read as Adult: a line has not 15 fields"):
+        with pytest.raises(DataError, match="cannot be read as Adult: a line does not have 15 fields"):
             data.load(tmp_path, "adult", check_rows=False)
 
 
@@ -141,7 +189,7 @@ class TestCells:
     def table(self, folder):
         return Table(folder / "t.csv", ("a", "size"), ("value",))
 
-    def test_a_stopped_run_goes_on_and_measures_nothing_twice(self, tmp_path, capsys):
+    def test_a_stopped_run_resumes_and_measures_nothing_twice(self, tmp_path, capsys):
         measured = []
 
         def measure(key):
@@ -275,14 +323,15 @@ def test_a_machine_without_matplotlib_says_what_to_install_before_it_measures(tm
     assert not (tmp_path / "out").exists()
 
 
-def test_a_missing_folder_is_told_in_one_line(tmp_path, capsys):
+def test_missing_data_is_reported_in_one_line(tmp_path, capsys):
     code = command.main(["error", "--data", str(tmp_path), "--out", str(tmp_path), "--quick", "--no-spark"])
     assert code == 3
     assert "Adult is missing in" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.skipif(
-    not (REAL / "adult.parquet").exists(), reason="no real data: KERNELCORESET_DATA names no folder of it"
+    not (REAL / "adult.parquet").exists(),
+    reason="no real data: set KERNELCORESET_DATA to a folder of the data sets of docs/data.md",
 )
 def test_quick_figure_2_and_3_on_real_data(tmp_path):
     for what in ("kmeans", "spectral"):
