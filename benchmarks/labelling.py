@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import datasets, tables
 from kernelcoreset import Gaussian, Kernel, Polynomial, build_coreset
 from kernelcoreset.clustering.solve import solve
-from kernelcoreset.labelling.centers import _LABELS_ONLY, ACCURACY, Centers
+from kernelcoreset.labelling.centers import ACCURACY, LABELS_ONLY, Centers
 
 K, SIZE = 5, 1000
 SLICE = 100_000
@@ -57,14 +57,14 @@ def measure(name: str, points: np.ndarray, kernel: Kernel, required: str) -> lis
         seconds += direct_time, label_time, predict_time
         different += int((found.labels != direct.labels).sum() + (predicted != direct.labels).sum())
         certified += found.certified * len(part)
-        squared = direct.distances**2 + centers._typical
+        squared = direct.distances**2 + centers.typical
         worst = max(worst, float((np.abs(found.distances**2 - direct.distances**2) / squared).max()))
         bound = max(bound, found.distance_error)
     n = len(points)
     faster = seconds[0] / seconds
     landmarks = [
-        " + ".join(str(len(level.points)) for level in centers._levels(accuracy)) or "none"
-        for accuracy in (ACCURACY, _LABELS_ONLY)
+        " + ".join(str(len(level.points)) for level in centers.ladder(accuracy).levels) or "none"
+        for accuracy in (ACCURACY, LABELS_ONLY)
     ]
     print(name, kernel, f"{faster[1]:.1f}x", f"{faster[2]:.1f}x", different, flush=True)
     return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,15 +18,12 @@ from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.center_tiles import finish_center_distances
 from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks, Nearest
 from kernelcoreset.kernels.loops.tiles import TILE
-from kernelcoreset.labelling import landmarks as compression
-from kernelcoreset.labelling.landmarks import SparseCenters
+from kernelcoreset.labelling.landmarks import CHUNK, Ladder, SparseCenters, clouds, direct_work
 
 ACCURACY = 1e-3
 """Largest error of a squared distance by default, relative to itself plus the typical one; see `Centers.label`."""
-
-_LABELS_ONLY = 1e30  # an accuracy every distance meets
-_CHUNK = 32 * TILE  # points worked on at a time: what they need stays in the second-level cache
-_SAMPLE = 1024  # coreset points a compression is tried on
+LABELS_ONLY = 1e30
+"""An accuracy that every distance meets, for callers that use the labels alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +37,11 @@ class Labels:
     distances : ndarray of shape (n,)
         Distance to it, not squared.
     margins : ndarray of shape (n,) or None
-        Distance to the second nearest center minus distance to the nearest; infinity where there is one center.
+        Distance to the second nearest center minus distance to the nearest; infinity if there is only one center.
     certified : float
         Share of the points whose label was proved from a few landmarks.
     distance_error : float
-        Largest possible difference between a squared distance here and its direct evaluation; 0 where all were
+        Largest possible difference between a squared distance here and its direct evaluation; 0 if all were
         evaluated directly.
     """
 
@@ -75,7 +71,7 @@ class Centers:
 
     Notes
     -----
-    Costs s^2 kernel evaluations to make, and about as much again, once, before the first labels.
+    Creating them costs s^2 kernel evaluations. The first labels cost about as much once more, for preparation.
 
     Examples
     --------
@@ -97,12 +93,12 @@ class Centers:
         coefficients = np.array(check_points(self.coefficients, "coefficients"), order="C")
         if coefficients.shape[1] != len(points):
             raise DataError(
-                f"`coefficients` must have shape (k, {len(points)}), one column a point; got {coefficients.shape}."
+                f"`coefficients` must have shape (k, {len(points)}), one column per point; got {coefficients.shape}."
             )
         evaluator_of(kernel).check(as_columns(points))
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "coefficients", coefficients)
-        object.__setattr__(self, "squared_norms", np.diag(self._sparse.gram).copy())
+        object.__setattr__(self, "squared_norms", np.diag(self.sparse.gram).copy())
         for array in (points, coefficients, self.squared_norms):
             array.setflags(write=False)
 
@@ -114,20 +110,20 @@ class Centers:
         return f"Centers({k} of {s} points in {self.points.shape[1]} dimensions, {self.kernel!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was prepared is left behind and made again where it is needed: it is larger than the centers.
+        # What was prepared is not pickled, since it is larger than the centers. It is prepared again on demand.
         return _restored, (self.points, self.coefficients, self.kernel)
 
     def label(self, points: ArrayLike, *, margins: bool = False, exact_distances: bool = False) -> Labels:
         """Return the nearest center of every point and the distance to it.
 
-        d2(x, c) = K(x, x) - 2 sum_j a_j K(x, s_j) + c.c, at least 0. Labels are those of this formula, always: a point
-        is labelled from a few landmarks only where a proved bound shows that no other center can be nearer, and
-        evaluated directly where it does not.
+        d2(x, c) = K(x, x) - 2 sum_j a_j K(x, s_j) + c.c, at least 0. Labels are always those of this formula: a point
+        is labelled from a few landmarks only if a proved bound shows that no other center can be nearer. All other
+        points are evaluated directly.
 
         A squared distance taken from landmarks is proved to differ from the formula by at most
         1e-3 * (itself + median squared distance of the coreset points to their centers); `distance_error` gives the
-        largest bound. Margins are differences of two such distances.
-        A user's function is trusted to 1e-10 of sqrt(K(x, x) K(y, y)), and must be positive semidefinite.
+        largest bound. Margins are differences of two such distances. The bounds assume that a user's function is
+        positive semidefinite and accurate to 1e-10 of sqrt(K(x, x) K(y, y)).
 
         Parameters
         ----------
@@ -135,17 +131,17 @@ class Centers:
         margins : bool
             Whether to return the margin to the second nearest center too.
         exact_distances : bool
-            Whether to evaluate every distance by the formula: s kernel evaluations a point.
+            Whether to evaluate every distance by the formula: s kernel evaluations per point.
 
         Returns
         -------
         Labels
-            The same for a point whatever the points around it.
+            The result of a point does not depend on the other points.
 
         Notes
         -----
-        Costs n * m kernel evaluations, with m landmarks (or none, then n * s) chosen by the least expected work on the
-        coreset points. Memory beside the input and the result is bounded.
+        Costs n * m kernel evaluations with m landmarks, or n * s without any, whichever is less work on the coreset
+        points. Memory in addition to the input and the result is bounded.
 
         Examples
         --------
@@ -156,12 +152,11 @@ class Centers:
         >>> Centers(points, coefficients, Gaussian(sigma=3.0)).label(points).labels.shape
         (100,)
         """
-        array = self._check(points)
         accuracy = 0.0 if exact_distances else ACCURACY
-        return self._label_chunks(_row_chunks(array), len(array), margins, accuracy)
+        return self.label_columns(self._check(points).T, margins=margins, accuracy=accuracy)
 
     def predict(self, points: ArrayLike) -> NDArray[np.int32]:
-        """Return the nearest center of every point: the labels of `label`, faster for want of distances.
+        """Return the nearest center of every point: the labels of `label`, faster because no distances are needed.
 
         Parameters
         ----------
@@ -177,8 +172,7 @@ class Centers:
         >>> Centers([[0.0], [10.0]], [[1.0, 0.0], [0.0, 1.0]], Linear()).predict([[2.0], [7.0]])
         array([0, 1], dtype=int32)
         """
-        array = self._check(points)
-        return self._label_chunks(_row_chunks(array), len(array), False, _LABELS_ONLY).labels
+        return self.label_columns(self._check(points).T, accuracy=LABELS_ONLY).labels
 
     def distances(self, points: ArrayLike) -> Floats:
         """Return the distance of every point to every center, evaluated directly.
@@ -202,73 +196,56 @@ class Centers:
         array = self._check(points)
         result = np.empty((len(array), len(self)))
         evaluator = evaluator_of(self.kernel)
-        for low, columns in _row_chunks(array):
-            out = np.empty((len(self), columns.shape[1]))
-            cloud = Cloud(columns, evaluator_of(self.kernel).diagonal(columns))
+        for some, cloud in clouds(self.kernel, array.T):
+            out = np.empty((len(self), len(cloud.diagonals)))
             passes.center_distances(evaluator.values, cloud, self._combinations, self.squared_norms, out)
-            result[low : low + columns.shape[1]] = out.T
+            result[some] = out.T
         if not np.isfinite(result).all():
-            raise evaluator_of(self.kernel).overflow("the distance to a center")
+            raise evaluator.overflow("the distance to a center")
         return result
 
-    # --- inside: assumes validated input ------------------------------------------------------------------------------
+    # --- assumes validated input --------------------------------------------------------------------------------------
 
-    def _label_columns(self, columns: Floats, *, margins: bool = False, accuracy: float = ACCURACY) -> Labels:
-        """`label` for columns of shape (d, n), n = 0 allowed. Assumes validated input."""
+    def label_columns(self, columns: Floats, *, margins: bool = False, accuracy: float = ACCURACY) -> Labels:
+        """Return `label` of columns of shape (d, n), n = 0 allowed. Assumes validated input.
+
+        Parameters
+        ----------
+        columns : ndarray of shape (d, n)
+        margins : bool
+        accuracy : float
+            As `ACCURACY`; 0 evaluates every distance directly, `LABELS_ONLY` is for callers that use no distances.
+
+        Returns
+        -------
+        Labels
+        """
         n = columns.shape[1]
-        chunks = ((low, np.ascontiguousarray(columns[:, low : low + _CHUNK])) for low in range(0, n, _CHUNK))
-        return self._label_chunks(chunks, n, margins, accuracy)
-
-    def _label_chunks(self, chunks: Iterable[tuple[int, Floats]], n: int, margins: bool, accuracy: float) -> Labels:
         labels, distances = np.empty(n, dtype=np.int32), np.empty(n)
         gaps = np.empty(n) if margins else None
-        second = np.empty(min(n, _CHUNK))  # one for all chunks, so that it stays in the cache
-        levels = self._levels(accuracy)
+        second = np.empty(min(n, CHUNK))  # one array for all chunks, so that it stays in the cache
+        ladder = self.ladder(accuracy)
         certified, worst = 0, 0.0
-        for low, columns in chunks:
-            m = columns.shape[1]
-            own = slice(low, low + m)
-            cloud = Cloud(columns, evaluator_of(self.kernel).diagonal(columns))
-            out = Nearest(labels[own], distances[own], second[:m])
-            proved, error = self._label_cloud(cloud, levels, accuracy, out)
+        for some, cloud in clouds(self.kernel, columns):
+            m = len(cloud.diagonals)
+            out = Nearest(labels[some], distances[some], second[:m])
+            proved, error = ladder.run(cloud, out)
             certified, worst = certified + proved, max(worst, error)
             finish_center_distances(cloud.diagonals, m, out.first)
             if gaps is not None:
                 finish_center_distances(cloud.diagonals, m, out.second)
-                np.subtract(out.second, out.first, out=gaps[own])
+                np.subtract(out.second, out.first, out=gaps[some])
         return Labels(labels, distances, gaps, certified / n if n else 0.0, worst)
 
-    def _label_cloud(self, cloud: Cloud, levels: list[Landmarks], accuracy: float, out: Nearest) -> tuple[int, float]:
-        """Label by the first level, what it leaves by the next, the rest directly; how many by levels, worst error."""
-        if not levels:
-            self._label_directly(cloud.columns, out)
-            return 0, 0.0
-        sure, error = self._label_by_landmarks(levels[0], cloud, accuracy, out)
-        rest = np.flatnonzero(~sure)
-        if len(rest) == 0:
-            return len(sure), error
-        left = Cloud(np.ascontiguousarray(cloud.columns[:, rest]), cloud.diagonals[rest])
-        found = _empty_nearest(len(rest))
-        proved, other_error = self._label_cloud(left, levels[1:], accuracy, found)
-        for whole, part in zip(out, found, strict=True):
-            whole[rest] = part
-        return len(sure) - len(rest) + proved, max(error, other_error)
-
-    def _label_directly(self, columns: Floats, out: Nearest) -> None:
-        evaluator = evaluator_of(self.kernel)
-        passes.label_directly(evaluator.values, columns, self._combinations, self.squared_norms, out)
-        if not np.isfinite(out.first).all():
-            raise evaluator_of(self.kernel).overflow("the distance to a center")
-
-    def _label_by_landmarks(
-        self, landmarks: Landmarks, cloud: Cloud, accuracy: float, out: Nearest
-    ) -> tuple[NDArray[np.bool_], float]:
-        sure = np.empty(cloud.columns.shape[1], dtype=np.bool_)
-        evaluator = evaluator_of(self.kernel)
-        error = passes.label_by_landmarks(
-            evaluator.values, cloud, landmarks, self.squared_norms, accuracy, self._typical, out, sure
-        )
-        return sure, error
+    def ladder(self, accuracy: float) -> Ladder[Nearest]:
+        """Return how labels of this accuracy are found; prepared once, from the coreset points alone."""
+        if accuracy not in self._ladders:
+            method = _TwoNearest(self.kernel, self._combinations, self.squared_norms, self.typical, accuracy)
+            direct = direct_work(self._combinations, len(self))
+            self._ladders[accuracy] = (
+                Ladder.choose(self.kernel, self.sparse, method, direct) if accuracy > 0.0 else Ladder(method)
+            )
+        return self._ladders[accuracy]
 
     def _check(self, points: ArrayLike) -> Floats:
         array = check_points(points)
@@ -278,8 +255,12 @@ class Centers:
     # --- prepared once, on demand; never pickled ----------------------------------------------------------------------
 
     @cached_property
-    def _sparse(self) -> SparseCenters:
-        """Only the coreset points that some center uses."""
+    def _ladders(self) -> dict[float, Ladder[Nearest]]:
+        return {}
+
+    @cached_property
+    def sparse(self) -> SparseCenters:
+        """The centers without the coreset points that no center uses."""
         used = (self.coefficients != 0).any(axis=0)
         used[0] |= not used.any()
         points, coefficients = np.ascontiguousarray(self.points[used]), self.coefficients[:, used]
@@ -292,61 +273,55 @@ class Centers:
 
     @cached_property
     def _combinations(self) -> Combinations:
-        point, which = np.nonzero(self._sparse.coefficients.T)
-        starts = np.searchsorted(point, np.arange(len(self._sparse.points) + 1))
-        return Combinations(self._sparse.points, starts, which, self._sparse.coefficients[which, point])
+        sparse = self.sparse
+        point, which = np.nonzero(sparse.coefficients.T)
+        starts = np.searchsorted(point, np.arange(len(sparse.points) + 1))
+        return Combinations(sparse.points, starts, which, sparse.coefficients[which, point])
 
     @cached_property
-    def _typical(self) -> float:
+    def typical(self) -> float:
         """Median squared distance of the coreset points to their nearest centers."""
-        sparse = self._sparse
+        sparse = self.sparse
         nearest = (self.squared_norms[:, None] - 2.0 * sparse.products).min(axis=0)
         return float(np.median(np.maximum(sparse.diagonals + nearest, 0.0)))
 
-    @cached_property
-    def _levels_by_accuracy(self) -> dict[float, list[Landmarks]]:
-        return {0.0: []}
 
-    def _levels(self, accuracy: float) -> list[Landmarks]:
-        """The compressions worth trying, found on the coreset points: so they do not hang on what is labelled first."""
-        if accuracy not in self._levels_by_accuracy:
-            self._levels_by_accuracy[accuracy] = self._choose_levels(accuracy)
-        return self._levels_by_accuracy[accuracy]
+@dataclass(frozen=True, eq=False)
+class _TwoNearest:
+    """What a ladder computes for labels: the nearest and the second nearest center of a point."""
 
-    def _choose_levels(self, accuracy: float) -> list[Landmarks]:
-        sparse = self._sparse
-        s, d = sparse.points.shape
-        tried, works, left = [], [], []
-        for span in compression.pick_landmarks(self.kernel, sparse):
-            landmarks = compression.compress(self.kernel, sparse, span)
-            # A landmark labels itself without error, and says nothing of other points.
-            others = np.delete(np.arange(s), span.pivots)
-            sample = others[:: -(-len(others) // _SAMPLE)]
-            cloud = Cloud(as_columns(sparse.points[sample]), sparse.diagonals[sample])
-            sure, _ = self._label_by_landmarks(landmarks, cloud, accuracy, _empty_nearest(len(sample)))
-            # Landmarks that span all there is, as for a polynomial, need no measure of what they leave out.
-            bare = compression.without_basis(landmarks)
-            sure_bare, _ = self._label_by_landmarks(bare, cloud, accuracy, _empty_nearest(len(sample)))
-            if sure_bare.sum() >= sure.sum():
-                landmarks = bare
-            tried.append(landmarks)
-            works.append(compression.work(landmarks, d))
-            left.append(float(1.0 - sure.mean()))
-            if left[-1] < 1e-3:
-                break
-        direct = compression.direct_work(self._combinations, len(self))
-        return [tried[i] for i in compression.cheapest(works, left, direct)]
+    kernel: Kernel
+    combinations: Combinations
+    squared_norms: Floats
+    typical: float
+    accuracy: float
+
+    def new(self, n: int) -> Nearest:
+        return Nearest(np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
+
+    def by_landmarks(self, landmarks: Landmarks, cloud: Cloud, out: Nearest, sure: NDArray[np.bool_]) -> float:
+        program = evaluator_of(self.kernel).values
+        error = passes.label_by_landmarks(
+            program, cloud, landmarks, self.squared_norms, self.accuracy, self.typical, out, sure
+        )
+        return float(error)
+
+    def directly(self, cloud: Cloud, out: Nearest) -> None:
+        evaluator = evaluator_of(self.kernel)
+        passes.label_directly(evaluator.values, cloud.columns, self.combinations, self.squared_norms, out)
+        if not np.isfinite(out.first).all():
+            raise evaluator.overflow("the distance to a center")
 
 
 _kept: dict[bytes, Centers] = {}
 
 
 def _restored(points: Floats, coefficients: Floats, kernel: Kernel) -> Centers:
-    """The centers that came from another process; the last two are kept, prepared.
+    """Return unpickled centers; the last two are kept with what was prepared for them.
 
-    A worker that labels one small batch of a stream after the other would spend most of its time preparing.
+    Otherwise a worker that labels many small batches of a stream would spend most of its time on preparation.
     """
-    if evaluator_of(kernel).is_user:  # a user's function may have changed under the same name
+    if evaluator_of(kernel).is_user:  # the function may have changed under the same name
         return Centers(points, coefficients, kernel)
     content = [points.tobytes(), coefficients.tobytes(), repr((kernel.to_dict(), points.shape)).encode()]
     name = hashlib.sha256(b"".join(content)).digest()
@@ -355,13 +330,3 @@ def _restored(points: Floats, coefficients: Floats, kernel: Kernel) -> Centers:
     while len(_kept) > 2:
         del _kept[next(iter(_kept))]
     return found
-
-
-def _row_chunks(points: Floats) -> Iterator[tuple[int, Floats]]:
-    """Rows as contiguous columns, so many at a time, with where they start."""
-    for low in range(0, len(points), _CHUNK):
-        yield low, as_columns(points[low : low + _CHUNK])
-
-
-def _empty_nearest(n: int) -> Nearest:
-    return Nearest(np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))

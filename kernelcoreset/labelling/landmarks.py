@@ -1,40 +1,187 @@
-"""Centers on a few landmarks, and a proof of how far they may be off: what makes labelling cheap and keeps it exact.
+"""The landmark ladder: inner products with centers from a few kernel values, with a proof of how far they may be off.
 
 A center c = sum_j a_j phi(s_j) is replaced by chat = sum_t b_t phi(l_t), with few landmarks l_t among the s_j. Then
 
     |<phi(x), c> - <phi(x), chat>| <= r(x) |c - chat| + rounding,
 
 where r(x) is the norm of the part of phi(x) outside the span of the landmarks: chat is the projection of c onto that
-span, so c - chat is orthogonal to it. r(x) for the first few landmarks only is cheaper, and larger, so still a bound.
-|c - chat| is measured for the very coefficients b that are used.
+span, so c - chat is orthogonal to it. r(x) for the first few landmarks only is cheaper to compute and larger, so it
+still gives a bound. |c - chat| is measured for the coefficients b that are used.
+
+A `Ladder` tries every point on a few landmarks, those without a proof on more, and evaluates the rest directly. Labels
+(`Centers`) and degrees (`Degrees`) both use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.kernels import program as operations
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops.center_tiles import Bounds
-from kernelcoreset.kernels.loops.passes import GROUP, Combinations, Landmarks
+from kernelcoreset.kernels.loops.passes import GROUP, Cloud, Combinations, Landmarks
+from kernelcoreset.kernels.loops.tiles import TILE
+
+CHUNK = 32 * TILE
+"""Points processed at a time: what they need stays in the second-level cache."""
 
 _UNIT = 2.0**-53  # largest relative rounding of one operation
-_USER_NOISE = 1e-10  # what a user's function is trusted to: it may cancel or iterate as it likes
+_USER_NOISE = 1e-10  # assumed rounding of a user's function, which may cancel or iterate
 _LEAST_SHARE = 1e-11  # a point that is spanned up to this share of K(x, x) adds nothing but rounding
 _SAFE_SHARE = 1e-4  # of the largest share left
-_CHECKED = 256  # points a user's function is checked on
-_LARGEST_SPAN_ROUNDING = 1e-6  # a basis whose rounding is larger is cut short: it would hide what it is to show
+_CHECKED = 256  # points that a user's function is checked on
+_LARGEST_SPAN_ROUNDING = 1e-6  # a basis with larger rounding is shortened: it would hide the residuals it measures
 _COUNTS = (4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256)
 _LARGEST_SHARE = 0.25  # of the coreset: with more landmarks there is little left to gain
+_TRIAL = 1024  # coreset points that landmarks are tried on
+_FEW_LEFT = 1e-3  # share of unproved points below which more landmarks are not tried
+
+Out = TypeVar("Out", bound=tuple[NDArray[Any], ...])
+
+
+def clouds(kernel: Kernel, columns: Floats) -> Iterator[tuple[slice, Cloud]]:
+    """Yield columns (d, n) in contiguous chunks with their K(x, x), and which points each chunk holds.
+
+    Rows (n, d) are given as `rows.T`; then a chunk at a time is copied, never all of them.
+    """
+    for low in range(0, columns.shape[1], CHUNK):
+        chunk = as_columns(columns[:, low : low + CHUNK].T)
+        yield slice(low, low + chunk.shape[1]), Cloud(chunk, evaluator_of(kernel).diagonal(chunk))
+
+
+# --- the ladder -------------------------------------------------------------------------------------------------------
+
+
+class Method(Protocol[Out]):
+    """A result per point that depends on inner products with centers, such as a label or a degree."""
+
+    def new(self, n: int) -> Out:
+        """Return arrays for the results of n points."""
+
+    def by_landmarks(self, landmarks: Landmarks, cloud: Cloud, out: Out, sure: NDArray[np.bool_]) -> float:
+        """Fill in results from landmarks, and `sure` where they are proved; return the largest error among those."""
+
+    def directly(self, cloud: Cloud, out: Out) -> None:
+        """Fill in results from all points that the centers are made of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder(Generic[Out]):
+    """Sets of landmarks to try one after another before a point is evaluated directly.
+
+    Parameters
+    ----------
+    method : Method
+        What is computed per point.
+    levels : tuple of Landmarks
+        With more and more landmarks. Without any, all points are evaluated directly.
+    """
+
+    method: Method[Out]
+    levels: tuple[Landmarks, ...] = ()
+
+    @staticmethod
+    def choose(
+        kernel: Kernel, centers: SparseCenters, method: Method[Out], direct: float, *, trial: int = _TRIAL
+    ) -> Ladder[Out]:
+        """Return the ladder with the least expected work per point.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        centers : SparseCenters
+            What the landmarks stand for. The ladder depends on these alone, not on the points that are asked first.
+        method : Method
+        direct : float
+            Work of a direct evaluation, see `direct_work`.
+        trial : int
+            At most about so many points of the centers are used to find out how many points each set of landmarks
+            proves.
+        """
+        s, d = centers.points.shape
+        tried, works, left = [], [], []
+        for span in pick_landmarks(kernel, centers):
+            landmarks = compress(kernel, centers, span)
+            # A landmark has no error for itself, so it says nothing about other points.
+            others = np.delete(np.arange(s), span.pivots)
+            sample = others[:: -(-len(others) // trial)]
+            cloud = Cloud(as_columns(centers.points[sample]), centers.diagonals[sample])
+            share = _share_proved(method, landmarks, cloud)
+            # Landmarks that span everything, as for a polynomial, do not need r(x).
+            bare = without_basis(landmarks)
+            tried.append(bare if _share_proved(method, bare, cloud) >= share else landmarks)
+            works.append(work(tried[-1], d))
+            left.append(1.0 - share)
+            if left[-1] < _FEW_LEFT:
+                break
+        return Ladder(method, tuple(tried[i] for i in cheapest(works, left, direct)))
+
+    def run(self, cloud: Cloud, out: Out) -> tuple[int, float]:
+        """Fill in the results of a chunk; return how many were proved by landmarks, and the largest error of these."""
+        if not self.levels:
+            self.method.directly(cloud, out)
+            return 0, 0.0
+        sure = np.empty(cloud.columns.shape[1], dtype=np.bool_)
+        error = self.method.by_landmarks(self.levels[0], cloud, out, sure)
+        rest = np.flatnonzero(~sure)
+        if len(rest) == 0:
+            return len(sure), error
+        found = self.method.new(len(rest))
+        left = Cloud(np.ascontiguousarray(cloud.columns[:, rest]), cloud.diagonals[rest])
+        proved, other_error = Ladder(self.method, self.levels[1:]).run(left, found)
+        for whole, part in zip(out, found, strict=True):
+            whole[rest] = part
+        return len(sure) - len(rest) + proved, max(error, other_error)
+
+
+def _share_proved(method: Method[Out], landmarks: Landmarks, cloud: Cloud) -> float:
+    sure = np.empty(cloud.columns.shape[1], dtype=np.bool_)
+    method.by_landmarks(landmarks, cloud, method.new(len(sure)), sure)
+    return float(sure.mean())
+
+
+def work(landmarks: Landmarks, d: int) -> float:
+    """Return the cost per point of some landmarks, in kernel values: a multiply-add is about 1 / (20 + d) of one."""
+    k, m = landmarks.factors.shape
+    p = len(landmarks.basis)
+    return float(m + (m * k + p * p / 2 + 8 * k + 20) / (20 + d))
+
+
+def direct_work(centers: Combinations, k: int) -> float:
+    """Return the cost per point of a direct evaluation, in kernel values."""
+    s, d = centers.points.shape
+    return float(s + (len(centers.factors) + 8 * k) / (20 + d))
+
+
+def cheapest(works: list[float], left: list[float], direct: float) -> list[int]:
+    """Return which sets of landmarks to try, one after another, before the rest is evaluated directly.
+
+    Set i costs works[i] per point and leaves the share left[i] of the points unproved. Every point is tried on the
+    first set, those without a proof on the next, and so on. If less than a tenth is saved, none are used.
+    """
+    best: list[tuple[float, list[int]]] = []  # of the sets after i, if all points reach them
+    for i in reversed(range(-1, len(works))):
+        reach = 1.0 if i < 0 else left[i]
+        options = [(reach * direct, list[int]())]
+        for later, (cost, path) in enumerate(reversed(best), start=i + 1):
+            options.append((reach * works[later] + cost, [later, *path]))
+        best.append(min(options, key=lambda option: option[0]))
+    cost, path = best[-1]
+    return path if cost < 0.9 * direct else []
+
+
+# --- landmarks and their bounds ---------------------------------------------------------------------------------------
 
 
 class SparseCenters(NamedTuple):
-    """Centers c_i = sum_j a_ij phi(s_j), and all that their compression needs to know of them."""
+    """Centers c_i = sum_j a_ij phi(s_j), and what is needed to express them by landmarks."""
 
     points: Floats
     """s_j, shape (s, d)."""
@@ -60,7 +207,7 @@ class Span(NamedTuple):
 
 
 def kernel_noise(kernel: Kernel, d: int) -> float:
-    """Largest rounding of a kernel value, relative to sqrt(K(x, x) K(y, y)).
+    """Return the largest rounding of a kernel value, relative to sqrt(K(x, x) K(y, y)).
 
     The statistic of a pair (distance, inner product) sums d terms: d + 2 roundings. A power of degree p multiplies
     them by p; t -> exp(-t) keeps t exp(-t) <= 0.37 of them, plus its own last bits; Cosine divides by two norms with
@@ -77,12 +224,12 @@ def kernel_noise(kernel: Kernel, d: int) -> float:
 
 
 def pick_landmarks(kernel: Kernel, centers: SparseCenters) -> Iterator[Span]:
-    """Pivoted Cholesky; each pivot is the coreset point that brings the sum of |c - chat|^2 down most.
+    """Yield growing sets of landmarks by pivoted Cholesky; each pivot lowers the sum of |c - chat|^2 most.
 
     With the residual kernel R, adding point j lowers |c - chat|^2 by <c, R_j>^2 / R_jj. A pivot costs s kernel values
-    and O(m s); never holds a Gram matrix. Yields the span so far at every number of landmarks worth a trial, and
-    ends where nothing but rounding is left to span. Yields nothing for a function that is no kernel: the bounds would
-    not hold.
+    and O(m s) operations; the Gram matrix is never stored. Yields the span so far at every number of landmarks worth a
+    trial, and ends when nothing but rounding is left to span. Yields nothing for a function that is not positive
+    semidefinite: the bounds would not hold.
     """
     if not is_semidefinite(kernel, centers.points):
         return
@@ -99,7 +246,7 @@ def pick_landmarks(kernel: Kernel, centers: SparseCenters) -> Iterator[Span]:
         share = left * scale
         if not share.max() > least:
             break
-        # A gain over a tiny residual is mostly rounding, and a landmark picked for it spoils all that follow.
+        # A gain over a tiny residual is mostly rounding, and such a landmark makes all later ones inaccurate.
         safe = share > max(_SAFE_SHARE * share.max(), least)
         scores = np.full(s, -1.0)
         np.divide(np.square(gains).sum(axis=0), left, out=scores, where=safe)
@@ -121,7 +268,7 @@ def pick_landmarks(kernel: Kernel, centers: SparseCenters) -> Iterator[Span]:
 
 
 def is_semidefinite(kernel: Kernel, points: Floats) -> bool:
-    """Whether some points show no sign that a user's function is indefinite. Built-in kernels pass by proof."""
+    """Return whether a kernel is positive semidefinite: by proof if it is built in, else on some of the points."""
     if not evaluator_of(kernel).is_user:
         return True
     some = np.ascontiguousarray(points[:: -(-len(points) // _CHECKED)])
@@ -130,7 +277,7 @@ def is_semidefinite(kernel: Kernel, points: Floats) -> bool:
 
 
 def compress(kernel: Kernel, centers: SparseCenters, span: Span) -> Landmarks:
-    """The centers on these landmarks, with their bounds."""
+    """Return the centers expressed by these landmarks, with their bounds."""
     pivots, coordinates = span
     points = np.ascontiguousarray(centers.points[pivots])
     gram = evaluator_of(kernel).block(as_columns(points), points)
@@ -145,7 +292,7 @@ def compress(kernel: Kernel, centers: SparseCenters, span: Span) -> Landmarks:
 
 
 def without_basis(landmarks: Landmarks) -> Landmarks:
-    """The same landmarks with sqrt(K(x, x)) in place of r(x): cheaper, and enough where |c - chat| is tiny."""
+    """Return the same landmarks with sqrt(K(x, x)) instead of r(x): cheaper, and enough if |c - chat| is tiny."""
     return landmarks._replace(basis=np.zeros((0, 0)), bounds=landmarks.bounds._replace(span=0.0))
 
 
@@ -173,13 +320,13 @@ def _basis(lower: Floats, gram: Floats, noise: float) -> tuple[Floats, float]:
 def _bounds(
     centers: SparseCenters, pivots: list[int], factors: Floats, gram: Floats, noise: float, span: float
 ) -> Bounds:
-    """How far off the compressed centers are, rounding included.
+    """Bounds of how far centers on landmarks differ from the centers themselves, rounding included.
 
     With e_i = c_i - chat_i, <e_i, e_j> is a sum of kernel values, each off by `noise` times its coefficients, with at
     most 2 (s + m) roundings on top; `reach` sums |coefficient| sqrt(K), which every such error is relative to.
     <x, c> computed directly errs by (noise + s units) reach sqrt(K(x, x)), from landmarks by (noise + m units) of
     theirs; both are doubled for 2 <x, c> and doubled again for terms of second order and for c.c - 2 <x, c> itself. A
-    square root a point is saved by sqrt(K(x, x)) <= K(x, x) / (2 t) + t / 2, for any t: that of a typical point.
+    square root per point is saved by sqrt(K(x, x)) <= K(x, x) / (2 t) + t / 2 for any t; t is that of a typical point.
     """
     scales = np.sqrt(centers.diagonals)
     s, m = len(scales), len(pivots)
@@ -202,33 +349,3 @@ def _bounds(
         rounding=largest / (2.0 * typical) + 8.0 * _UNIT,
         norms=largest * typical / 2.0 + 4.0 * _UNIT * float(np.abs(np.diag(centers.gram)).max()),
     )
-
-
-def work(landmarks: Landmarks, d: int) -> float:
-    """What labelling one point costs, in kernel values: a multiply-add is about 1 / (20 + d) of one."""
-    k, m = landmarks.factors.shape
-    p = len(landmarks.basis)
-    return float(m + (m * k + p * p / 2 + 8 * k + 20) / (20 + d))
-
-
-def direct_work(centers: Combinations, k: int) -> float:
-    """What labelling one point from all coreset points costs, in kernel values."""
-    s, d = centers.points.shape
-    return float(s + (len(centers.factors) + 8 * k) / (20 + d))
-
-
-def cheapest(works: list[float], left: list[float], direct: float) -> list[int]:
-    """The compressions to go through one after another, before the rest is evaluated directly.
-
-    left[i] is the share of points that compression i leaves unlabelled. Every point is tried on the first one, what
-    that leaves on the next, and so on. Saving less than a tenth is not worth it.
-    """
-    best: list[tuple[float, list[int]]] = []  # of the compressions after i, given that all points reach them
-    for i in reversed(range(-1, len(works))):
-        reach = 1.0 if i < 0 else left[i]
-        options = [(reach * direct, list[int]())]
-        for later, (cost, path) in enumerate(reversed(best), start=i + 1):
-            options.append((reach * works[later] + cost, [later, *path]))
-        best.append(min(options, key=lambda option: option[0]))
-    cost, path = best[-1]
-    return path if cost < 0.9 * direct else []

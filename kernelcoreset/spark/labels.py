@@ -142,8 +142,8 @@ def _label_batches(
             batch = batch.filter(pa.array(good))
             columns, weights = columns[:, good], None if weights is None else weights[good]
         if settings.degrees is not None:
-            columns, weights = settings.degrees._lift(columns, weights)
-        found = settings.centers._label_columns(columns, margins=settings.margin_col is not None)
+            columns, weights = settings.degrees.lift(columns, weights)
+        found = settings.centers.label_columns(columns, margins=settings.margin_col is not None)
         if settings.tally:
             tally.add(columns, weights, found.labels, found.distances**settings.z)
         if held is not None:

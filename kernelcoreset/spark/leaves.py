@@ -124,7 +124,7 @@ class LeafBuilder:
             weights = None if weights is None else weights[good]
             ids = None if ids is None else ids[good]
         if self.settings.degrees is not None:
-            columns, weights = self.settings.degrees._lift(columns, weights)
+            columns, weights = self.settings.degrees.lift(columns, weights)
         self._tree.add(columns.T, weights, ids)
 
     def row(self, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,7 +1,7 @@
 """The degree of a point, its mean similarity to the data: what turns a kernel into a normalized one.
 
-The degree function is itself an inner product with one center, the mean of the sample in the feature space, so the
-landmarks that make labelling cheap (`compression`) make degrees cheap too.
+A degree is an inner product with one center, the mean of the sample in the feature space. So the landmark ladder that
+makes labelling cheap makes degrees cheap too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_count, check_points, check_same_dimension, check_seed, check_weights
 from kernelcoreset.errors import DataError, FormatError, KernelError
@@ -23,17 +23,15 @@ from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes, tiles
 from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks
-from kernelcoreset.labelling import landmarks as compression
-from kernelcoreset.labelling.landmarks import SparseCenters
+from kernelcoreset.labelling.landmarks import Ladder, SparseCenters, clouds, direct_work, is_semidefinite
 
 DEGREE_SAMPLE = 1_000
 """Points a degree is estimated from by default."""
 ACCURACY = 1e-3
 """Largest relative error of an estimated degree against the plain mean over the sample, proved for every point.
 
-The mean itself, over a sample of 1,000, has a standard error of some 3 %: the landmarks add nothing to speak of."""
+The mean over a sample of 1,000 has a standard error of about 3 %, so this error is small in comparison."""
 
-_CHUNK = 32 * tiles.TILE  # points worked on at a time, so that what they need stays in the cache
 _NEVER_NEGATIVE = (
     operations.GAUSSIAN,
     operations.EXPONENTIAL,
@@ -88,7 +86,7 @@ class Degrees:
         object.__setattr__(self, "weights", weights)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was prepared is left behind and made again where it is needed.
+        # What was prepared is not pickled; it is prepared again on demand.
         return Degrees, (self.points, self.weights, self.kernel, self.total, self.exact)
 
     def __repr__(self) -> str:
@@ -112,8 +110,8 @@ class Degrees:
         kernel : Kernel
         weights : array-like of shape (n,), optional
         sample : int or None
-            Points drawn, without replacement, among those of positive weight; None takes them all, and so do fewer
-            points than that: then degrees are exact and cost n kernel evaluations each.
+            Points drawn without replacement among those of positive weight. With None, or if there are no more points
+            than this, all are taken: then degrees are exact and cost n kernel evaluations each.
         seed : int
 
         Returns
@@ -142,17 +140,20 @@ class Degrees:
     def of(self, points: ArrayLike) -> Floats:
         """Return the degree of every point, above 0, shape (n,).
 
-        Within 1e-3 of the mean over the sample, proved for every point; costs a few kernel evaluations a point where
-        the kernel is smooth, one for each point of the sample where it is sharp or `exact`.
+        Within 1e-3 of the mean over the sample, proved for every point. Costs a few kernel evaluations per point if
+        the kernel is smooth, one per point of the sample if it is sharp or degrees are `exact`.
         """
         array = check_points(points)
         check_same_dimension("points", array.shape[1], self.points.shape[1], "the degree sample")
-        return self._of(as_columns(array))
+        return self._of(array.T)
 
-    # --- inside: assumes validated input ------------------------------------------------------------------------------
+    # --- assumes validated input --------------------------------------------------------------------------------------
 
-    def _lift(self, columns: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
-        """Columns (d, n) with the degree as one more, and the weights times it: what the normalized kernel wants."""
+    def lift(self, columns: Floats, weights: Floats | None) -> tuple[Floats, Floats]:
+        """Return columns with their degree as one more row, shape (d + 1, n), and weights times degree, shape (n,).
+
+        These are the points and weights of the normalized kernel. Assumes validated input.
+        """
         d, n = columns.shape
         lifted = np.empty((d + 1, n))
         lifted[:d] = columns
@@ -160,32 +161,13 @@ class Degrees:
         return lifted, lifted[d].copy() if weights is None else lifted[d] * weights
 
     def _of(self, columns: Floats) -> Floats:
-        n = columns.shape[1]
-        degrees = np.empty(n)
-        levels = self._levels
-        for low in range(0, n, _CHUNK):
-            some = np.ascontiguousarray(columns[:, low : low + _CHUNK])
-            cloud = Cloud(some, evaluator_of(self.kernel).diagonal(some))
-            own = degrees[low : low + _CHUNK]
-            self._sum(cloud, levels, own)
+        degrees = np.empty(columns.shape[1])
+        for some, cloud in clouds(self.kernel, columns):
+            own = degrees[some]
+            self.ladder.run(cloud, (own,))
             np.maximum(own, cloud.diagonals / self.total, out=own)
         self._refuse_if_isolated(columns, degrees)
         return degrees
-
-    def _sum(self, cloud: Cloud, levels: list[Landmarks], out: Floats) -> None:
-        """By the first level, what it cannot prove by the next, the rest directly."""
-        evaluator = evaluator_of(self.kernel)
-        if not levels:
-            passes.sum_directly(evaluator.values, cloud.columns, self._combinations, out[np.newaxis])
-            return
-        sure = np.empty(len(out), dtype=np.bool_)
-        passes.sum_by_landmarks(evaluator.values, cloud, levels[0], ACCURACY, out, sure)
-        rest = np.flatnonzero(~sure)
-        if len(rest):
-            left = Cloud(np.ascontiguousarray(cloud.columns[:, rest]), cloud.diagonals[rest])
-            found = np.empty(len(rest))
-            self._sum(left, levels[1:], found)
-            out[rest] = found
 
     def _refuse_if_isolated(self, columns: Floats, degrees: Floats) -> None:
         bad = ~((degrees > 0.0) & np.isfinite(degrees))
@@ -208,40 +190,19 @@ class Degrees:
         return Combinations(self.points.copy(), np.arange(m + 1), np.zeros(m, dtype=np.int64), shares)
 
     @cached_property
-    def _levels(self) -> list[Landmarks]:
-        """Landmarks worth trying, found on the sample alone, so that a degree does not hang on what is asked first."""
+    def ladder(self) -> Ladder[tuple[Floats]]:
+        """How means over the sample are found; prepared once, from the sample alone, and never pickled."""
+        method = _Mean(self.kernel, self._combinations)
         if self.exact:
-            return []
+            return Ladder(method)
         columns = as_columns(self.points)
         evaluator = evaluator_of(self.kernel)
         products = np.empty((1, len(self.points)))
         passes.sum_directly(evaluator.values, columns, self._combinations, products)
-        diagonals = evaluator_of(self.kernel).diagonal(columns)
-        sparse = SparseCenters(self.points, self._combinations.factors[np.newaxis], diagonals, products)
-        tried, works, left = [], [], []
-        for span in compression.pick_landmarks(self.kernel, sparse):
-            landmarks = compression.compress(self.kernel, sparse, span)
-            # A landmark knows itself without error, and says nothing of other points.
-            others = np.delete(np.arange(len(self.points)), span.pivots)
-            cloud = Cloud(np.ascontiguousarray(columns[:, others]), diagonals[others])
-            share = self._share_proved(landmarks, cloud)
-            bare = compression.without_basis(landmarks)
-            if self._share_proved(bare, cloud) >= share:
-                landmarks = bare
-            tried.append(landmarks)
-            works.append(compression.work(landmarks, len(columns)))
-            left.append(1.0 - share)
-            if left[-1] < 1e-3:
-                break
-        direct = compression.direct_work(self._combinations, 1)
-        return [tried[i] for i in compression.cheapest(works, left, direct)]
-
-    def _share_proved(self, landmarks: Landmarks, cloud: Cloud) -> float:
-        evaluator = evaluator_of(self.kernel)
-        sure = np.empty(cloud.columns.shape[1], dtype=np.bool_)
-        out = np.empty(len(sure))
-        passes.sum_by_landmarks(evaluator.values, cloud, landmarks, ACCURACY, out, sure)
-        return float(sure.mean()) if len(sure) else 1.0
+        shares = self._combinations.factors[np.newaxis]
+        mean = SparseCenters(self.points, shares, evaluator.diagonal(columns), products)
+        direct = direct_work(self._combinations, 1)
+        return Ladder.choose(self.kernel, mean, method, direct, trial=len(self.points))
 
     # --- as a file ----------------------------------------------------------------------------------------------------
 
@@ -269,8 +230,26 @@ class Degrees:
             raise FormatError(f"The degree sample of the model is damaged ({error}). Save the model again.") from None
 
 
+@dataclass(frozen=True, eq=False)
+class _Mean:
+    """What a ladder computes for degrees: the mean similarity of a point to the sample."""
+
+    kernel: Kernel
+    combinations: Combinations
+
+    def new(self, n: int) -> tuple[Floats]:
+        return (np.empty(n),)
+
+    def by_landmarks(self, landmarks: Landmarks, cloud: Cloud, out: tuple[Floats], sure: NDArray[np.bool_]) -> float:
+        passes.sum_by_landmarks(evaluator_of(self.kernel).values, cloud, landmarks, ACCURACY, out[0], sure)
+        return ACCURACY
+
+    def directly(self, cloud: Cloud, out: tuple[Floats]) -> None:
+        passes.sum_directly(evaluator_of(self.kernel).values, cloud.columns, self.combinations, out[0][np.newaxis])
+
+
 def is_never_negative(kernel: Kernel) -> bool:
-    """Whether a kernel is at least 0 by its formula, whatever the points."""
+    """Return whether the formula of a kernel is at least 0 for all points."""
     program = evaluator_of(kernel).values
     return all(
         code in _NEVER_NEGATIVE
@@ -281,13 +260,13 @@ def is_never_negative(kernel: Kernel) -> bool:
 
 
 def _refuse_if_no_similarity(kernel: Kernel, points: Floats) -> None:
-    """A similarity is positive semidefinite and at least 0; where the formula does not show it, the sample has to."""
+    """Raise KernelError unless the kernel is positive semidefinite and at least 0, by its formula or on the sample."""
     columns = as_columns(points)
     evaluator_of(kernel).check(columns)
-    if not compression.is_semidefinite(kernel, points):
+    if not is_semidefinite(kernel, points):
         raise KernelError(
             f"Spectral clustering needs a positive semidefinite kernel; {kernel!r} has a negative eigenvalue on a "
-            "sample of the points. Mend the function, or use a kernel such as Gaussian."
+            "sample of the points. Fix the function, or use a kernel such as Gaussian."
         )
     if is_never_negative(kernel):
         return

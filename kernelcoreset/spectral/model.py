@@ -109,7 +109,7 @@ class SpectralModel(KeptAsFolder):
         array = check_points(points)
         check_same_dimension("points", array.shape[1], self.degrees.points.shape[1], "the degree sample")
         own = None if weights is None else check_weights(weights, len(array))
-        lifted, volumes = self.degrees._lift(as_columns(array), own)
+        lifted, volumes = self.degrees.lift(array.T, own)
         return lifted.T, volumes
 
     def refit(self, k: int | None = None, **options: Any) -> SpectralModel:
@@ -188,7 +188,7 @@ def fit_spectral(
     points = check_points(points)
     own = None if weights is None else check_weights(weights, len(points))
     degrees = Degrees.estimate(points, kernel, weights=own, sample=degree_sample, seed=seed)
-    lifted, volumes = degrees._lift(as_columns(points), own)
+    lifted, volumes = degrees.lift(points.T, own)
     coreset = build_coreset(lifted.T, k, Normalized(kernel), size, weights=volumes, seed=seed)
     return SpectralModel.fit_coreset(coreset, k, degrees, n_init=n_init, max_iter=max_iter, seed=seed)
 

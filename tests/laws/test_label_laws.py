@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kernelcoreset.kernels.evaluator import as_columns
 from kernelcoreset.kernels.loops.passes import Cloud, Nearest
-from kernelcoreset.labelling.centers import _LABELS_ONLY, ACCURACY, Centers
+from kernelcoreset.labelling.centers import ACCURACY, LABELS_ONLY, Centers
 from kernelcoreset.labelling.landmarks import compress, kernel_noise, pick_landmarks
 from tests import naive_centers
 from tests.cases import KERNELS, some_points
@@ -66,11 +66,12 @@ def test_every_compression_is_right_where_it_is_sure(case, kernel):
     direct = centers.label(points, margins=True, exact_distances=True)
     cloud = Cloud(as_columns(points), kernel.diagonal(points))
     n = len(points)
-    for span in pick_landmarks(kernel, centers._sparse):
-        landmarks = compress(kernel, centers._sparse, span)
-        for accuracy in (ACCURACY, _LABELS_ONLY):
+    for span in pick_landmarks(kernel, centers.sparse):
+        landmarks = compress(kernel, centers.sparse, span)
+        for accuracy in (ACCURACY, LABELS_ONLY):
             out = Nearest(np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
-            sure, error = centers._label_by_landmarks(landmarks, cloud, accuracy, out)
+            sure = np.empty(n, dtype=bool)
+            error = centers.ladder(accuracy).method.by_landmarks(landmarks, cloud, out, sure)
             assert (out.labels[sure] == direct.labels[sure]).all()
             squared = np.maximum(cloud.diagonals + out.first, 0.0)[sure]
             gap = np.abs(squared - direct.distances[sure] ** 2)
@@ -85,7 +86,7 @@ def test_distances_and_margins_keep_their_promise(case, kernel):
     direct = centers.label(points, margins=True, exact_distances=True)
     rounding = 1e-14 * kernel.diagonal(points)
     gap = np.abs(found.distances**2 - direct.distances**2)
-    assert (gap <= ACCURACY * 1.001 * (direct.distances**2 + centers._typical) + rounding).all()
+    assert (gap <= ACCURACY * 1.001 * (direct.distances**2 + centers.typical) + rounding).all()
     assert (gap <= found.distance_error * (1 + 1e-9) + rounding).all()
     assert 0.0 <= found.certified <= 1.0
     assert (found.margins >= 0.0).all()
@@ -102,7 +103,7 @@ def test_labels_are_minima_of_the_naive_scores(case, kernel):
     points = hard_points(centers, case["seed"])
     gram = kernel.block(centers.points, centers.points)
     scores = naive_centers.scores(kernel.block(points, centers.points), gram, centers.coefficients)
-    # Rounding of two ways to add up s kernel values, as worked out in `compression`.
+    # Rounding of two ways to add up s kernel values, as worked out in `landmarks`.
     reach = (np.abs(centers.coefficients) @ np.sqrt(kernel.diagonal(centers.points))).max()
     each = kernel_noise(kernel, 2) + 2 * len(gram) * 2.0**-53
     noise = 8 * each * reach * (reach + np.sqrt(kernel.diagonal(points)))

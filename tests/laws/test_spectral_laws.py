@@ -59,11 +59,11 @@ def test_degrees_are_the_mean_over_the_sample(kernel, sample):
 
 def test_smooth_degrees_take_few_landmarks():
     points = some_points(3_000, 2)
-    levels = Degrees.estimate(points, kc.Gaussian(sigma=4.0))._levels
+    levels = Degrees.estimate(points, kc.Gaussian(sigma=4.0)).ladder.levels
     assert levels
     assert len(levels[0].points) <= 64
     # A polynomial of degree 2 in the plane lives in three dimensions.
-    assert [len(level.points) for level in Degrees.estimate(points, kc.Polynomial(degree=2))._levels] == [3]
+    assert [len(level.points) for level in Degrees.estimate(points, kc.Polynomial(degree=2)).ladder.levels] == [3]
 
 
 def test_weight_n_is_n_copies():

@@ -7,6 +7,7 @@ import pytest
 
 from kernelcoreset import DataError, Gaussian, KernelError, Linear, Polynomial, SettingError, UserKernel
 from kernelcoreset.labelling import centers as centers_module
+from kernelcoreset.labelling import landmarks as landmarks_module
 from kernelcoreset.labelling.centers import ACCURACY, Centers
 from kernelcoreset.labelling.landmarks import cheapest, kernel_noise, pick_landmarks
 from tests import naive_centers
@@ -78,13 +79,13 @@ def test_a_sharp_kernel_is_evaluated_directly():
 
 
 def test_a_function_that_is_no_kernel_gets_no_landmarks():
-    sparse = centers_of(Linear())._sparse
+    sparse = centers_of(Linear()).sparse
     assert list(pick_landmarks(UserKernel(ill), sparse)) == []
     assert list(pick_landmarks(Linear(), sparse)) != []
 
 
 def test_polynomial_in_the_plane_needs_its_rank():
-    levels = centers_of(Polynomial(degree=4))._levels(ACCURACY)
+    levels = centers_of(Polynomial(degree=4)).ladder(ACCURACY).levels
     assert [len(level.points) for level in levels] == [5]
 
 
@@ -106,9 +107,10 @@ def test_what_is_around_a_point_does_not_matter(monkeypatch):
     centers = centers_of(Gaussian(sigma=3.0))
     points = some_points(5000, 2, seed=1)
     whole = centers.label(points, margins=True)
-    monkeypatch.setattr(centers_module, "_CHUNK", 700)
+    for module in (centers_module, landmarks_module):
+        monkeypatch.setattr(module, "CHUNK", 700)
     columns = np.ascontiguousarray(points.T)
-    for other in (centers.label(points, margins=True), centers._label_columns(columns, margins=True)):
+    for other in (centers.label(points, margins=True), centers.label_columns(columns, margins=True)):
         np.testing.assert_array_equal(other.labels, whole.labels)
         np.testing.assert_allclose(other.distances, whole.distances, rtol=1e-12)
         np.testing.assert_allclose(other.margins, whole.margins, rtol=1e-9)
@@ -116,7 +118,7 @@ def test_what_is_around_a_point_does_not_matter(monkeypatch):
 
 
 def test_no_columns_no_labels():
-    found = centers_of(Linear())._label_columns(np.empty((2, 0)), margins=True)
+    found = centers_of(Linear()).label_columns(np.empty((2, 0)), margins=True)
     assert (len(found.labels), len(found.distances), len(found.margins), found.certified) == (0, 0, 0, 0.0)
 
 
@@ -185,7 +187,7 @@ def test_points_that_cannot_be_labelled_are_refused(method):
 
 
 def test_centers_that_cannot_be_are_refused():
-    with pytest.raises(DataError, match=r"`coefficients` must have shape \(k, 2\), one column a point; got \(1, 3\)"):
+    with pytest.raises(DataError, match=r"`coefficients` must have shape \(k, 2\), one column per point; got \(1, 3\)"):
         Centers(np.eye(2), np.ones((1, 3)), Linear())
     with pytest.raises(DataError, match="`coefficients` must be finite"):
         Centers(np.eye(2), [[np.inf, 0.0]], Linear())
