@@ -11,19 +11,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import (
     Floats,
+    check_at_least,
     check_choice,
     check_count,
     check_points,
     check_seed,
     check_weights,
 )
-from kernelcoreset.clustering.problem import Solution
-from kernelcoreset.clustering.solve import solve
+from kernelcoreset.clustering.problem import Problem, Solution, check_k, prepare
+from kernelcoreset.clustering.solve import solve_problem
+from kernelcoreset.clustering.weiszfeld import measure_centers
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
 from kernelcoreset.kernels.families import Cosine, Exponential, Gaussian, Laplacian, Linear, Matern, Polynomial
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
-from kernelcoreset.labelling.centers import Centers
 
 SIGMA_RULES = ("median", "auto")
 _SAMPLE = 1_000
@@ -203,19 +204,19 @@ def choose_k(
         raise SettingError(
             f"`ks` must be at most {most}, the k the coreset was built for; got {tried[-1]}. Build it for a larger k."
         )
+    z, max_iter = check_at_least("z", z, 1.0), check_count("max_iter", max_iter)
+    problem = prepare(coreset, kernel)
+    check_k(problem, tried[-1])
     costs, silhouettes, stabilities = [], [], []
     for k in tried:
-        best = solve(coreset, k, kernel, z=z, n_init=n_init, max_iter=max_iter, seed=seed)
+        best = solve_problem(problem, k, z, n_init, max_iter, np.random.default_rng(seed))
         costs.append(best.cost)
-        silhouettes.append(_silhouette(coreset, kernel, best))
-        agreements = [
-            weighted_rand_index(
-                best.labels,
-                solve(coreset, k, kernel, z=z, n_init=1, max_iter=max_iter, seed=seed + 1 + restart).labels,
-                coreset.weights,
-            )
-            for restart in range(n_init)
+        silhouettes.append(_silhouette(problem, best))
+        restarts = [
+            solve_problem(problem, k, z, 1, max_iter, np.random.default_rng(seed + restart))
+            for restart in range(1, n_init + 1)
         ]
+        agreements = [weighted_rand_index(best.labels, other.labels, problem.weights) for other in restarts]
         stabilities.append(float(np.mean(agreements)))
     return _recommend(np.array(tried), np.array(costs), np.array(silhouettes), np.array(stabilities))
 
@@ -233,13 +234,15 @@ def weighted_rand_index(labels: NDArray[Any], others: NDArray[Any], weights: Flo
     return 1.0 if largest == expected else float((together - expected) / (largest - expected))
 
 
-def _silhouette(coreset: Coreset, kernel: Kernel, solution: Solution) -> float:
+def _silhouette(problem: Problem, solution: Solution) -> float:
+    """Weighted mean of (b - a) / b over the points, a and b the distances to the nearest and the next center."""
     if len(solution.coefficients) == 1:
         return 0.0
-    distances = Centers(coreset.points, solution.coefficients, kernel).distances(coreset.points)
-    nearest, second = np.partition(distances, 1, axis=1)[:, :2].T
+    squared = np.empty_like(solution.coefficients)
+    measure_centers(problem.squared, solution.coefficients.copy(), squared)
+    nearest, second = np.sqrt(np.partition(squared, 1, axis=0)[:2])
     gaps = np.divide(second - nearest, second, out=np.zeros_like(second), where=second > 0)
-    return float(np.average(gaps, weights=coreset.weights))
+    return float(np.average(gaps, weights=problem.weights))
 
 
 def _recommend(ks: NDArray[np.int64], costs: Floats, silhouettes: Floats, stabilities: Floats) -> ChoiceOfK:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_at_least, check_count
-from kernelcoreset.clustering.problem import Labels, Problem, Solution, prepare, refuse_too_many
+from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, prepare
 from kernelcoreset.clustering.solve import solve_problem
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
@@ -71,8 +71,8 @@ def solve_exact(
             f"`z` must be 2 for an exact solution; got {z:g}. Use solve(..., z={z:g}) with a large `n_init`."
         )
     problem = prepare(coreset, kernel)
-    refuse_too_many(problem, k)
-    known = solve_problem(problem, k, 2.0, 10, 300, np.random.default_rng(0), None)
+    check_k(problem, k)
+    known = solve_problem(problem, k, 2.0, 10, 300, np.random.default_rng(0))
     return _search(problem, k, known, max_nodes)
 
 

@@ -79,7 +79,7 @@ def prepare(coreset: Coreset, kernel: Kernel) -> Problem:
     return Problem(kernel, evaluator_of(kernel).cloud(columns), coreset.weights.copy(), squared)
 
 
-def refuse_too_many(problem: Problem, k: int) -> None:
+def check_k(problem: Problem, k: int) -> None:
     """Refuse more clusters than there are distinct points."""
     distinct = count_distinct(problem.squared, k)
     if distinct < k:

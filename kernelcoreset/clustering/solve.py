@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import check_at_least, check_count, check_seed
 from kernelcoreset.clustering.descent import descend
-from kernelcoreset.clustering.problem import Labels, Problem, Solution, prepare, refuse_too_many
+from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, prepare
 from kernelcoreset.clustering.starts import spectral_starts
 from kernelcoreset.clustering.swaps import propose_swap
 from kernelcoreset.coresets.coreset import Coreset
@@ -75,7 +75,7 @@ def solve(
     n_init, max_iter = check_count("n_init", n_init), check_count("max_iter", max_iter)
     generator = np.random.default_rng(check_seed(seed))
     problem = prepare(coreset, kernel)
-    refuse_too_many(problem, k)
+    check_k(problem, k)
     own_start = None if start is None else _check_start(start, len(coreset), k)
     return solve_problem(problem, k, z, n_init, max_iter, generator, own_start)
 
@@ -93,7 +93,13 @@ def _check_start(start: ArrayLike, s: int, k: int) -> Labels:
 
 
 def solve_problem(
-    problem: Problem, k: int, z: float, n_init: int, max_iter: int, generator: np.random.Generator, start: Labels | None
+    problem: Problem,
+    k: int,
+    z: float,
+    n_init: int,
+    max_iter: int,
+    generator: np.random.Generator,
+    start: Labels | None = None,
 ) -> Solution:
     """Best of all starts, then local search. Assumes validated input."""
     starts = [] if start is None else [start]

@@ -65,6 +65,26 @@ def test_costs_are_those_of_solve():
     assert choice.recommended == 3
 
 
+@pytest.mark.parametrize("z", [1.0, 2.0])
+def test_silhouettes_are_those_of_the_centers(z):
+    kernel = kc.Gaussian(sigma=5.0)
+    coreset = kc.build_coreset(groups(3), 3, kernel, 100, seed=0)
+    choice = kc.choose_k(coreset, [3], kernel, z=z, n_init=2)
+    solution = kc.solve(coreset, 3, kernel, z=z, n_init=2)
+    distances = np.sort(kc.Centers(coreset.points, solution.coefficients, kernel).distances(coreset.points), axis=1)
+    expected = np.average(1 - distances[:, 0] / distances[:, 1], weights=coreset.weights)
+    assert choice.silhouettes[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_distances_are_computed_once_for_all_k(monkeypatch):
+    kernel, calls = kc.Gaussian(sigma=5.0), []
+    coreset = kc.build_coreset(groups(3), 4, kernel, 100, seed=0)
+    distances = kc.Gaussian.squared_distances
+    monkeypatch.setattr(kc.Gaussian, "squared_distances", lambda *args: calls.append(1) or distances(*args))
+    kc.choose_k(coreset, range(1, 5), kernel, n_init=2)
+    assert len(calls) == 1
+
+
 def test_choosing_k_refuses():
     kernel = kc.Gaussian(sigma=5.0)
     coreset = kc.build_coreset(groups(3), 4, kernel, 100, seed=0)
