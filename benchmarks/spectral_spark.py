@@ -36,7 +36,7 @@ def spectral_job(spark: SparkSession, settings: Settings) -> dict[str, float]:
     lap("build")
     model = pipeline.cut(coreset, settings, story, degrees)
     lap("cluster")
-    pipeline.assign(spark, model, settings, story)
+    pipeline.label_input(spark, model, settings, story)
     lap("label and write")
     return seconds
 

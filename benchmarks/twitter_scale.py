@@ -119,10 +119,10 @@ def whole_job(spark: SparkSession, settings: Settings) -> dict[str, float]:
     coreset = pipeline.build(spark, settings, story)
     seconds["build"] = time.perf_counter() - begin
     begin = time.perf_counter()
-    model = pipeline.cluster(coreset, settings, story)
+    model = pipeline.cluster_coreset(coreset, settings, story)
     seconds["cluster"] = time.perf_counter() - begin
     begin = time.perf_counter()
-    pipeline.assign(spark, model, settings, story)
+    pipeline.label_input(spark, model, settings, story)
     seconds["label and write"] = time.perf_counter() - begin
     return seconds
 

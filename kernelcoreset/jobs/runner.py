@@ -8,8 +8,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 import pyarrow as pa
@@ -57,22 +58,22 @@ class Job:
         Its name in the record and in messages.
     description : str
         What `--help` says first.
-    work : callable
-        The work itself, `work(settings, record)`.
-    plan : callable
-        What `--dry-run` prints, `plan(settings)`.
+    work : str
+        The function that does the work, `work(settings, record)`, as "module:function".
+    plan : str
+        The function that returns what `--dry-run` prints, `plan(settings)`, as "module:function".
     needs : tuple of str
-        Keys that this job cannot do without, as `Settings.require` takes them.
-    beside : str
-        Key of the path beside which the record is kept, where that is not the output.
+        Keys that must be set, as `Settings.require` takes them.
+    record_beside : str, optional
+        Key of the path beside which the run record is written; by default it is written beside the output.
     """
 
     name: str
     description: str
-    work: Callable[[Settings, RunRecord], None]
-    plan: Callable[[Settings], Mapping[str, Any]]
+    work: str
+    plan: str
     needs: tuple[str, ...]
-    beside: str | None = None
+    record_beside: str | None = None
 
 
 def parse(argv: Sequence[str] | None, description: str) -> Options:
@@ -126,7 +127,7 @@ def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
 
 def _dry_run(job: Job, settings: Settings) -> int:
     try:
-        plan = job.plan(settings)
+        plan: Mapping[str, Any] = resolve_name(job.plan)(settings)
     except (Exception, KeyboardInterrupt) as error:
         return report(error)
     print(_plan_text(plan))
@@ -134,9 +135,9 @@ def _dry_run(job: Job, settings: Settings) -> int:
 
 
 def _run(job: Job, settings: Settings) -> int:
-    record = RunRecord(job.name, settings, settings.record_path(job.beside))
+    record = RunRecord(job.name, settings, settings.record_path(job.record_beside))
     try:
-        job.work(settings, record)
+        resolve_name(job.work)(settings, record)
     except (Exception, KeyboardInterrupt) as error:
         _write_failure(record, error)
         return report(error)

@@ -88,8 +88,8 @@ def test_any_order_and_number_of_tasks_gives_the_same_leaves(spark, files, monke
 
 def test_auto_takes_the_direct_way_here(spark, files):
     assert len(pipeline.Input(spark, settings_for(files)).runs) == 3
-    assert pipeline.plan(spark, settings_for(files))["scan"] == "direct"
-    assert pipeline.plan(spark, settings_for(files, scan="spark"))["scan"] == "spark"
+    assert pipeline.plan_input(spark, settings_for(files))["scan"] == "direct"
+    assert pipeline.plan_input(spark, settings_for(files, scan="spark"))["scan"] == "spark"
 
 
 def test_the_direct_way_keeps_what_spark_keeps(spark, files):
@@ -181,7 +181,7 @@ def test_the_record_is_plain(spark, files):
 
 def assign(spark, model, settings):
     record = RunRecord("assign", settings, "record.json")
-    pipeline.assign(spark, model, settings, record)
+    pipeline.label_input(spark, model, settings, record)
     return spark.read.parquet(settings.output.path), record.to_dict()
 
 
@@ -196,7 +196,9 @@ def test_labels_of_the_direct_way_are_those_of_spark(spark, points, files, tmp_p
     model, found = None, {}
     for scan in ("direct", "spark"):
         settings = settings_for(files, scan=scan, bad_rows=bad_rows, output={"path": str(tmp_path / scan)})
-        model = model or pipeline.cluster(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
+        model = model or pipeline.cluster_coreset(
+            build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json")
+        )
         data = pipeline.Input(spark, settings)
         assert (data.copied_runs_of(data.frame) is None) == (scan == "spark")
         found[scan] = assign(spark, model, settings)
@@ -218,7 +220,7 @@ def test_columns_with_a_calendar_are_left_to_spark(spark, points, tmp_path):
     few = data.needed(["id"])
     assert few.columns == ["id", "x", "y"]
     assert data.copied_runs_of(few) is not None
-    model = pipeline.cluster(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
+    model = pipeline.cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
     assert assign(spark, model, settings)[0].columns == ["id", "prediction", "distance"]
 
 
@@ -229,6 +231,6 @@ def test_a_column_that_differs_from_file_to_file_is_not_bent(spark, points, tmp_
     pq.write_table(table.append_column("n", pa.array([1] * len(points), pa.int32())), folder / "a.parquet")
     pq.write_table(table.append_column("n", pa.array([2**40] * len(points), pa.int64())), folder / "b.parquet")
     settings = settings_for(folder, scan="direct", output={"path": str(tmp_path / "out")})
-    model = pipeline.cluster(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
+    model = pipeline.cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
     with pytest.raises(PythonException, match=r"b\.parquet is not a readable Parquet file .*1099511627776"):
         assign(spark, model, settings)

@@ -231,6 +231,11 @@ def test_a_coreset_without_its_kernel(config, points, capsys):
     assert "The coreset does not say which kernel it was built with" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_assign_without_a_model(config, capsys):
+    assert run(cli.assign_main) == 3
+    assert "There is no model folder at" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_csv_with_options(config, frame):
     frame.write.csv(f"{os.getcwd()}/rows.csv", header=True)
     options = ["input.path=HERE/rows.csv", "input.format=csv", "input.options={header=true, inferSchema=true}"]

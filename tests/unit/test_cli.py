@@ -1,6 +1,6 @@
 """The jobs' command line: exit codes, messages, and what is left behind.
 
-Spark is not the point here: two modules stand in for kernelcoreset.spark, everything else is real.
+A stub replaces the module that works with Spark; everything else is real. tests/spark/test_jobs.py runs the jobs whole.
 """
 
 import json
@@ -9,8 +9,9 @@ import re
 import subprocess
 import sys
 import tomllib
-from contextlib import contextmanager, nullcontext
+from inspect import signature
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 
 import numpy as np
@@ -18,20 +19,15 @@ import pyarrow as pa
 import pytest
 
 import kernelcoreset
-from kernelcoreset import Coreset, DataError, FormatError, KernelError, SettingError
-from kernelcoreset.clustering.problem import Solution
+from kernelcoreset import Coreset, DataError, FormatError, Gaussian, KernelError, SettingError, build_coreset
 from kernelcoreset.jobs import cli
+from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.spectral.model import load_model
 
 ROOT = Path(__file__).parents[2]
-MAINS = {
-    "build_coreset": cli.build_coreset_main,
-    "cluster": cli.cluster_main,
-    "assign": cli.assign_main,
-    "run": cli.run_main,
-    "update": cli.update_main,
-    "stream": cli.stream_main,
-}
+MAINS = {name: getattr(cli, f"{name.replace('-', '_')}_main") for name in cli.JOBS}
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 
 
 @pytest.fixture
@@ -50,88 +46,95 @@ def config(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def pipeline(monkeypatch):
-    """Stand-ins for kernelcoreset.spark: results known beforehand, real files, and a note of what was called."""
-    known = Coreset([[0.0], [1.0], [9.0]], [100.0, 200.0, 100.0])
-    solution = Solution(np.array([0, 0, 1], np.int32), np.array([[0.3, 0.7, 0.0], [0.0, 0.0, 1.0]]), 0.5, 2, True)
-    fake = ModuleType("kernelcoreset.spark.jobs.batch")
-    fake.calls = []
+def batch(monkeypatch):
+    """A stub for kernelcoreset.spark.jobs.batch that writes no rows and notes which functions were called."""
+    stub = ModuleType("kernelcoreset.spark.jobs.batch")
+    stub.calls = []
 
-    def plan(spark, settings):
-        fake.calls.append("plan")
+    def plan(settings):
+        stub.calls.append("plan")
         return {"rows": 400, "leaves": 1, "driver_bytes": 12_000, "kernel_evaluations": 10**6, "estimated_seconds": 1.5}
 
-    def build(spark, settings, record):
-        fake.calls.append("build")
-        known.write_parquet(settings.coreset.path)
-        record.add(rows=400, coreset_points=len(known))
-        return known
+    def work(name):
+        def run(settings, record):
+            stub.calls.append(name)
+            with record.stage("session"):
+                pass
+            with record.stage(name):
+                record.add(rows=400, cluster_sizes=[300, 100])
 
-    def cluster(coreset, settings, record):
-        fake.calls.append("cluster")
-        model = KernelKMeansModel(coreset, settings.kernel.build(), solution)
-        model.save(settings.cluster.model_path, overwrite=True)
-        return model
+        return run
 
-    def assign(spark, model, settings, record):
-        fake.calls.append("assign")
-        record.add(cluster_sizes=model.cluster_weights.astype(int), cost=model.solution.cost)
-
-    fake.check = lambda spark, settings: None
-    fake.plan, fake.build, fake.cluster, fake.assign = plan, build, cluster, assign
-    session = ModuleType("kernelcoreset.spark.jobs.session")
-
-    @contextmanager
-    def open_session(settings, opening=None):
-        with opening or nullcontext():
-            pass
-        yield "a session"
-
-    session.open_session = open_session
-    package = ModuleType("kernelcoreset.spark")
-    jobs = ModuleType("kernelcoreset.spark.jobs")
-    package.jobs, jobs.batch, jobs.session = jobs, fake, session
-    for module in (package, jobs, fake, session):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    return fake
+    stub.plan = plan
+    for name in ("build_coreset", "assign", "run", "spectral"):
+        setattr(stub, name, work(name))
+    monkeypatch.setitem(sys.modules, stub.__name__, stub)
+    return stub
 
 
-def failing_with(pipeline, error):
-    def build(spark, settings, record):
+def failing_with(batch, error):
+    def run(settings, record):
         raise error
 
-    pipeline.build = build
+    batch.run = run
 
 
 # --- a good run ------------------------------------------------------------------------------------------------------
 
 
-def test_run_does_all_three_and_says_so(config, pipeline, capsys):
+def test_a_run_leaves_a_record_and_says_what_came_out(config, batch, capsys):
     assert cli.run_main(["--config", config]) == 0
-    assert pipeline.calls == ["build", "cluster", "assign"]
+    assert batch.calls == ["run"]
     record = json.loads(Path("out.run.json").read_text())
     assert (record["job"], record["status"], record["cluster_sizes"]) == ("run", "done", [300, 100])
-    assert [stage["stage"] for stage in record["stages"]] == ["session", "build", "cluster", "assign"]
+    assert [stage["stage"] for stage in record["stages"]] == ["session", "run"]
     out, err = capsys.readouterr()
     assert "clusters     0: 300 (75.0%), 1: 100 (25.0%)" in out
-    assert "assign done in" in err
+    assert "run done in" in err
 
 
-def test_three_jobs_do_what_one_does(config, pipeline):
-    assert cli.run_main(["--config", config]) == 0
-    together = json.loads(Path("out.run.json").read_text())
-    for name in ("build_coreset", "cluster", "assign"):
-        assert MAINS[name](["--config", config]) == 0
-    alone = json.loads(Path("out.run.json").read_text())
-    assert (alone["cost"], alone["cluster_sizes"]) == (together["cost"], together["cluster_sizes"])
-    assert json.loads(Path("coreset.parquet.run.json").read_text())["job"] == "build-coreset"
-    assert json.loads(Path("model.run.json").read_text())["job"] == "cluster"
+@pytest.mark.parametrize(
+    ("job", "called", "record"),
+    [
+        ("build-coreset", "build_coreset", "coreset.parquet.run.json"),
+        ("assign", "assign", "out.run.json"),
+        ("run", "run", "out.run.json"),
+        ("spectral", "spectral", "out.run.json"),
+    ],
+)
+def test_a_job_does_its_own_work_and_has_its_own_record(job, called, record, config, batch):
+    assert MAINS[job](["--config", config]) == 0
+    assert batch.calls == [called]
+    assert json.loads(Path(record).read_text())["job"] == job
+    assert sorted(os.listdir()) == sorted(["job.toml", record])
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(config, pipeline, capsys):
+def test_cluster_works_on_a_coreset_without_spark(config, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    points = np.array([[0.0], [0.5], [9.0], [9.5]])
+    kernel = Gaussian(sigma=3.0)
+    coreset = build_coreset(points, k=2, kernel=kernel, size=3)
+    coreset.write_parquet("coreset.parquet")
+    assert cli.cluster_main(["--config", config]) == 0
+    record = json.loads(Path("model.run.json").read_text())
+    expected = KernelKMeansModel.fit_coreset(coreset, 2, kernel, n_init=10)
+    assert record["job"] == "cluster"
+    assert record["coreset_cost"] == expected.solution.cost
+    np.testing.assert_array_equal(load_model("model").predict(points), expected.predict(points))
+
+
+def test_the_stub_replaces_what_is_there():
+    """Every function that the table of jobs names exists, and takes what the runner gives it."""
+    pytest.importorskip("pyspark")
+    for job in cli.JOBS.values():
+        assert list(signature(resolve_name(job.work)).parameters) == ["settings", "record"]
+        assert list(signature(resolve_name(job.plan)).parameters) == ["settings"]
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(config, batch, capsys):
     before = os.listdir()
     assert cli.run_main(["--config", config, "--dry-run"]) == 0
-    assert pipeline.calls == ["plan"]
+    assert batch.calls == ["plan"]
     out = capsys.readouterr().out
     assert "kernel evaluations   1,000,000\n" in out
     assert "estimated seconds    1.5\n" in out
@@ -145,7 +148,7 @@ def test_a_dry_run_of_cluster_needs_no_spark(config, capsys, monkeypatch):
     assert "coreset points       3\n" in capsys.readouterr().out
 
 
-def test_log_lines_carry_the_time_unless_a_person_is_watching(config, pipeline, capsys, monkeypatch):
+def test_log_lines_carry_the_time_unless_a_person_is_watching(config, batch, capsys, monkeypatch):
     monkeypatch.delenv("KERNELCORESET_TERMINAL", raising=False)
     cli.run_main(["--config", config])
     assert all(line[:4].isdigit() and line[19:26] == "Z INFO " for line in capsys.readouterr().err.splitlines())
@@ -182,21 +185,41 @@ def test_bad_settings_are_refused_before_spark(name, arguments, message, config,
 @pytest.mark.parametrize(
     ("name", "left_out", "missing"),
     [
-        ("build_coreset", 'path = "coreset.parquet"\n', "`coreset.path` is required by the job build-coreset"),
+        ("build-coreset", 'path = "coreset.parquet"\n', "`coreset.path` is required by the job build-coreset"),
         ("cluster", 'path = "coreset.parquet"\n', "`coreset.path` is required by the job cluster"),
         ("cluster", 'model_path = "model"\n', "`cluster.model_path` is required by the job cluster"),
         ("assign", 'model_path = "model"\n', "`cluster.model_path` is required by the job assign"),
         ("assign", 'path = "out"\n', "`output.path` or `output.table` is required by the job assign"),
         ("run", 'path = "out"\n', "`output.path` or `output.table` is required by the job run"),
+        ("spectral", 'path = "out"\n', "`output.path` or `output.table` is required by the job spectral"),
+        ("graph", 'path = "out"\n', "`output.path` or `output.table` is required by the job graph"),
         ("update", "", "`store.path` is required by the job update"),
         ("stream", "", "`store.path` is required by the job stream"),
     ],
 )
-def test_a_job_asks_for_what_it_needs(name, left_out, missing, config, pipeline, capsys):
+def test_a_job_asks_for_what_it_needs(name, left_out, missing, config, batch, capsys):
     Path(config).write_text(Path(config).read_text().replace(left_out, ""))
     assert MAINS[name](["--config", config]) == 2
     assert missing in capsys.readouterr().err
-    assert pipeline.calls == []
+    assert batch.calls == []
+    assert os.listdir() == ["job.toml"]
+
+
+def test_update_needs_an_output_only_if_it_labels(config, capsys, monkeypatch):
+    """And its needs are checked once, before any work."""
+    Path(config).write_text(Path(config).read_text().replace('[output]\npath = "out"', '[store]\npath = "store"'))
+    asked = []
+    require = Settings.require
+    monkeypatch.setattr(Settings, "require", lambda *arguments: asked.append(arguments[1]) or require(*arguments))
+    stub = ModuleType("kernelcoreset.spark.jobs.update")
+    stub.run = lambda settings, record: record.add(outcome="updated")
+    monkeypatch.setitem(sys.modules, stub.__name__, stub)
+    assert cli.update_main(["--config", config]) == 2
+    message = '`output.path` or `output.table` or `update.label` = "none" is required by the job update'
+    assert message in capsys.readouterr().err
+    assert os.listdir() == ["job.toml"]
+    assert cli.update_main(["--config", config, "--set", "update.label=none"]) == 0
+    assert asked == ["update", "update"]
 
 
 def test_no_config_unknown_options_and_abbreviations_are_usage_errors(config, capsys):
@@ -243,8 +266,8 @@ DISK_FULL = MODULE_MISSING.replace("ModuleNotFoundError: No module named 'pyarro
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
-def test_an_error_becomes_an_exit_code_a_clear_last_line_and_a_record(error, code, last_line, config, pipeline, capsys):
-    failing_with(pipeline, error)
+def test_an_error_becomes_an_exit_code_a_clear_last_line_and_a_record(error, code, last_line, config, batch, capsys):
+    failing_with(batch, error)
     assert cli.run_main(["--config", config]) == code
     err = capsys.readouterr().err
     assert last_line in err.splitlines()[-1]
@@ -256,39 +279,37 @@ def test_an_error_becomes_an_exit_code_a_clear_last_line_and_a_record(error, cod
     assert not Path("out.run.json").exists()
 
 
-def test_a_dry_run_that_fails_leaves_no_record(config, pipeline, capsys):
-    def plan(spark, settings):
+def test_a_dry_run_that_fails_leaves_no_record(config, batch, capsys):
+    def plan(settings):
         raise DataError("there are no rows")
 
-    pipeline.plan = plan
+    batch.plan = plan
     assert cli.run_main(["--config", config, "--dry-run"]) == 3
     assert capsys.readouterr().err.endswith("Bad data: there are no rows\n")
     assert os.listdir() == ["job.toml"]
 
 
-def test_a_missing_coreset_or_model_is_bad_data(config, pipeline, capsys):
+def test_a_missing_coreset_is_bad_data(config, capsys):
     assert cli.cluster_main(["--config", config]) == 3
     assert "coreset.parquet" in capsys.readouterr().err.splitlines()[-1]
-    assert cli.assign_main(["--config", config]) == 3
-    assert "There is no model folder at model" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_a_record_that_cannot_be_written_is_said(config, pipeline, capsys):
+def test_a_record_that_cannot_be_written_is_said(config, batch, capsys):
     Path("in-the-way").write_text("")
     place = ["--set", "run.record=in-the-way/r.json"]
     assert cli.run_main(["--config", config, *place]) == 4
     assert "Done, but the run record could not be written to in-the-way/r.json" in capsys.readouterr().err
-    failing_with(pipeline, DataError("first trouble"))
+    failing_with(batch, DataError("first trouble"))
     assert cli.run_main(["--config", config, *place]) == 3
     lines = capsys.readouterr().err.splitlines()
     assert "The run record could not be written to in-the-way/r.json" in lines[-2]
     assert lines[-1].endswith("Bad data: first trouble")
 
 
-def test_a_failed_wheel_task_ends_its_process(config, pipeline, monkeypatch):
+def test_a_failed_wheel_task_ends_its_process(config, batch, monkeypatch):
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
     assert cli.run_main(["--config", config]) == 0
-    failing_with(pipeline, DataError("no"))
+    failing_with(batch, DataError("no"))
     with pytest.raises(SystemExit, match="3"):
         cli.run_main(["--config", config])
 
@@ -303,18 +324,17 @@ def run_script(name, *arguments, before="pass"):
 
 @pytest.mark.parametrize("name", MAINS)
 def test_a_job_file_is_thin_and_calls_the_entry_point(name):
-    file = ROOT / "jobs" / f"{name}.py"
+    file = ROOT / "jobs" / f"{name.replace('-', '_')}.py"
     assert len(file.read_text().splitlines()) < 60
     scope = {"__name__": f"jobs.{name}"}
     exec(compile(file.read_text(), str(file), "exec"), scope)
     assert scope["main"] is MAINS[name]
 
 
-def test_the_entry_points_are_the_same_functions():
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    for name, main in MAINS.items():
-        module, _, function = scripts[f"kernelcoreset-{name.replace('_', '-')}"].partition(":")
-        assert getattr(sys.modules[module], function) is main
+def test_every_job_has_its_entry_point():
+    assert {name: resolve_name(target) for name, target in SCRIPTS.items()} == {
+        f"kernelcoreset-{name}": main for name, main in MAINS.items()
+    }
 
 
 def test_help_is_for_newcomers():
@@ -336,11 +356,11 @@ def test_the_version_is_the_package_s():
     assert done.stdout == f"kernelcoreset {kernelcoreset.__version__}\n"
 
 
-def test_arrow_errors_while_writing_a_failure_do_not_hide_it(config, pipeline, capsys, monkeypatch):
+def test_arrow_errors_while_writing_a_failure_do_not_hide_it(config, batch, capsys, monkeypatch):
     def no_file_system(uri):
         raise pa.ArrowInvalid("no such store")
 
     monkeypatch.setattr("kernelcoreset.jobs.record._file_system", no_file_system)
-    failing_with(pipeline, DataError("first trouble"))
+    failing_with(batch, DataError("first trouble"))
     assert cli.run_main(["--config", config, "--set", "run.record=s3://b/r.json"]) == 3
     assert "no such store" in capsys.readouterr().err

@@ -168,14 +168,22 @@ class Settings:
         section, _, name = key.partition(".")
         return getattr(getattr(self, section), name)
 
-    def require(self, job: str, *keys: str) -> None:
-        """Refuse settings that lack what a job needs; alternatives are written `output.path|output.table`."""
-        for alternatives in keys:
-            names = alternatives.split("|")
-            if all(self.get(name) is None for name in names):
-                listed = " or ".join(f"`{name}`" for name in names)
+    def require(self, job: str, *needs: str) -> None:
+        """Raise SettingError unless every need of a job is met.
+
+        A need lists alternatives, of which one must hold: `output.path|output.table|update.label=none`. An alternative
+        is a key that must be set, or a key and the value it must have.
+        """
+        for need in needs:
+            alternatives = [alternative.partition("=") for alternative in need.split("|")]
+            if not any(
+                self.get(key) == value if equals else self.get(key) is not None for key, equals, value in alternatives
+            ):
+                listed = " or ".join(
+                    f'`{key}` = "{value}"' if equals else f"`{key}`" for key, equals, value in alternatives
+                )
                 raise SettingError(
-                    f"{listed} is required by the job {job}; it is not set. Add it to the file, or --set {names[0]}=..."
+                    f"{listed} is required by the job {job}. Add it to the file, or --set {alternatives[0][0]}=..."
                 )
 
     def record_path(self, beside: str | None = None) -> str:

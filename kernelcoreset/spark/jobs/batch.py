@@ -13,25 +13,26 @@ from pyspark.sql import functions as F  # noqa: N812
 from kernelcoreset.clustering.choosing import choose_sigma
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.jobs.cluster import cluster_coreset, save_model
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.rows import InputSettings, OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels import Normalized
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.certificate import Probe
-from kernelcoreset.models.folder import KeptAsFolder
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark import scan as direct
 from kernelcoreset.spark.columns import Layout, layout_of, quoted, why_bad, with_dimension
 from kernelcoreset.spark.jobs.input import read_input
 from kernelcoreset.spark.jobs.output import check_output, write_output
+from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spark.labels import LabelSettings, refuse_taken
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.sample import sample_degrees, sample_rows
 from kernelcoreset.spark.summary import KernelKMeansSummary, make_probe, observed_labels, read_summary
 from kernelcoreset.spectral.degrees import Degrees
-from kernelcoreset.spectral.model import SpectralModel
+from kernelcoreset.spectral.model import SpectralModel, load_model
 
 _SIGMA_SAMPLE = 2_000
 _REASON = "reason"
@@ -84,7 +85,52 @@ class Input:
         return (direct.plan_runs(files, columns) or None) if files else None
 
 
-def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
+def build_coreset(settings: Settings, record: RunRecord) -> None:
+    """Do the work of the job build-coreset."""
+    with open_session(settings, record.stage("session")) as spark, record.stage("build"):
+        build(spark, settings, record)
+
+
+def assign(settings: Settings, record: RunRecord) -> None:
+    """Do the work of the job assign."""
+    model = load_model(str(settings.cluster.model_path))
+    with open_session(settings, record.stage("session")) as spark, record.stage("assign"):
+        label_input(spark, model, settings, record)
+
+
+def run(settings: Settings, record: RunRecord) -> None:
+    """Do the work of the job run: build, cluster and label."""
+    with open_session(settings, record.stage("session")) as spark:
+        check(spark, settings)
+        with record.stage("build"):
+            coreset = build(spark, settings, record)
+        with record.stage("cluster"):
+            model = cluster_coreset(coreset, settings, record)
+        with record.stage("assign"):
+            label_input(spark, model, settings, record)
+
+
+def spectral(settings: Settings, record: RunRecord) -> None:
+    """Do the work of the job spectral: degrees, build, cut and label."""
+    with open_session(settings, record.stage("session")) as spark:
+        check(spark, settings)
+        with record.stage("degrees"):
+            found = degrees(spark, settings, record)
+        with record.stage("build"):
+            coreset = build(spark, settings, record, found)
+        with record.stage("cluster"):
+            model = cut(coreset, settings, record, found)
+        with record.stage("assign"):
+            label_input(spark, model, settings, record)
+
+
+def plan(settings: Settings) -> dict[str, Any]:
+    """Return what a dry run of these jobs prints."""
+    with open_session(settings) as spark:
+        return plan_input(spark, settings)
+
+
+def plan_input(spark: SparkSession, settings: Settings) -> dict[str, Any]:
     """Return what a run would take, without doing it."""
     data = Input(spark, settings)
     rows = data.frame.count()
@@ -181,20 +227,6 @@ def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout) -> Leaf
     )
 
 
-def cluster(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKMeansModel:
-    """Return the clustering of a coreset; no rows are read."""
-    if "kernel" not in coreset.settings:
-        raise DataError("The coreset does not say which kernel it was built with. Build it with build-coreset.")
-    kernel = Kernel.from_dict(coreset.settings["kernel"])
-    wanted = settings.cluster
-    model = KernelKMeansModel.fit_coreset(
-        coreset, wanted.k, kernel, z=settings.coreset.z, seed=settings.coreset.seed, **wanted.effort
-    )
-    record.add(kernel=repr(kernel), coreset_cost=model.solution.cost, n_iter=model.solution.n_iter)
-    save_model(model, settings, record)
-    return model
-
-
 def cut(coreset: Coreset, settings: Settings, record: RunRecord, degrees: Degrees) -> SpectralModel:
     """Return the spectral clustering of a coreset of the normalized kernel; no rows are read."""
     wanted = settings.cluster
@@ -204,15 +236,7 @@ def cut(coreset: Coreset, settings: Settings, record: RunRecord, degrees: Degree
     return model
 
 
-def save_model(model: KeptAsFolder, settings: Settings, record: RunRecord) -> None:
-    """Save a model where the settings say, if they do."""
-    path = settings.cluster.model_path
-    if path is not None:
-        model.save(path, overwrite=True)
-        record.add(model=path)
-
-
-def assign(
+def label_input(
     spark: SparkSession, model: KernelKMeansModel | SpectralModel, settings: Settings, record: RunRecord
 ) -> None:
     """Label every row, write the result, and measure the solution on all rows in the same pass."""

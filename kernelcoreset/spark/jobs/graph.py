@@ -8,15 +8,30 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
 from kernelcoreset.errors import SettingError
+from kernelcoreset.jobs.cluster import save_model
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.graph import BYTES_PER_EDGE, EdgeColumns, cluster_graph
-from kernelcoreset.spark.jobs.batch import save_model
 from kernelcoreset.spark.jobs.input import read_input
 from kernelcoreset.spark.jobs.output import check_output, write_output
+from kernelcoreset.spark.jobs.session import open_session
 
 
-def run(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
+def run(settings: Settings, record: RunRecord) -> None:
+    """Do the work of the job graph."""
+    with open_session(settings, record.stage("session")) as spark:
+        cluster_nodes(spark, settings, record)
+
+
+def plan(settings: Settings) -> dict[str, Any]:
+    """Return what a dry run prints."""
+    with open_session(settings) as spark:
+        frame, _ = _open(spark, settings)
+        edges = frame.count()
+    return {"edges": edges, "most_edges": settings.graph.most_edges, "driver_bytes": edges * BYTES_PER_EDGE}
+
+
+def cluster_nodes(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
     """Gather the edges, cluster the nodes, write node and cluster."""
     check_output(spark, settings.output)
     frame, columns = _open(spark, settings)
@@ -48,13 +63,6 @@ def run(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
     with record.stage("write"):
         write_output(labels, settings.output)
     record.add(output=settings.output.path or settings.output.table)
-
-
-def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
-    """Return what a run would take, without doing it."""
-    frame, _ = _open(spark, settings)
-    edges = frame.count()
-    return {"edges": edges, "most_edges": settings.graph.most_edges, "driver_bytes": edges * BYTES_PER_EDGE}
 
 
 def _open(spark: SparkSession, settings: Settings) -> tuple[DataFrame, EdgeColumns]:

@@ -41,6 +41,7 @@ from kernelcoreset.spark.jobs.batch import (
 )
 from kernelcoreset.spark.jobs.input import chosen_rows, in_one_line
 from kernelcoreset.spark.jobs.output import partition_folder, write_output
+from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spark.labels import label_rows
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark
 from kernelcoreset.spark.merge import gather
@@ -62,6 +63,12 @@ class StreamState(upkeep.JobState):
     fit_batch: int = -1
     fit_time: float = 0.0
     moved: float | None = None
+
+
+def run(settings: Settings, record: RunRecord) -> None:
+    """Do the work of the job stream."""
+    with open_session(settings, record.stage("session")) as spark:
+        stream(spark, settings, record)
 
 
 def stream(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
@@ -127,17 +134,18 @@ def read_stream(spark: SparkSession, settings: InputSettings) -> DataFrame:
     return frame
 
 
-def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
-    """Return what a run would start from, without starting it."""
-    state = _checked_state(settings)
-    frame = read_stream(spark, settings.input)
-    layout_of(frame, settings.input.features, settings.input.weight_col, settings.input.id_col)
-    return {
-        "columns": ", ".join(frame.columns),
-        "last_batch": state.batch,
-        "rows_so_far": state.rows,
-        "fits": state.run,
-    }
+def plan(settings: Settings) -> dict[str, Any]:
+    """Return what a dry run prints."""
+    with open_session(settings) as spark:
+        state = _checked_state(settings)
+        frame = read_stream(spark, settings.input)
+        layout_of(frame, settings.input.features, settings.input.weight_col, settings.input.id_col)
+        return {
+            "columns": ", ".join(frame.columns),
+            "last_batch": state.batch,
+            "rows_so_far": state.rows,
+            "fits": state.run,
+        }
 
 
 class BatchTaker:

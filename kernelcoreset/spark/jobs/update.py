@@ -23,6 +23,7 @@ from kernelcoreset.spark.columns import refuse_bad_rows, with_dimension
 from kernelcoreset.spark.jobs.batch import check_columns, kernel_of, label_and_write, leaf_settings_of, quarantined
 from kernelcoreset.spark.jobs.keys import KEY, KeyedInput, natural_order
 from kernelcoreset.spark.jobs.output import check_output, remove_partitions
+from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spark.keyed_leaves import KeyLeaf, collect_keys, group_runs, leaves_by_files, leaves_by_spark
 from kernelcoreset.spark.leaves import LeafSettings
 from kernelcoreset.spark.merge import DRIVER_BUDGET
@@ -53,16 +54,18 @@ class Changes:
     left_window: list[str]
 
 
-def update(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
-    """Bring store, model and labels up to date with the input; do nothing where they are."""
-    Update(spark, settings, record).run()
+def run(settings: Settings, record: RunRecord) -> None:
+    """Do the work of the job update: bring store, model and labels up to date with the input, if they are not."""
+    with open_session(settings, record.stage("session")) as spark:
+        Update(spark, settings, record).run()
 
 
-def plan(spark: SparkSession, settings: Settings) -> dict[str, Any]:
-    """Return what a run would do, without doing it."""
-    found = Update(spark, settings, RunRecord(JOB, settings, settings.record_path()))
-    changes = found.compare()
-    return {"keys": len(found.wanted_keys), **{name: len(keys) for name, keys in asdict(changes).items()}}
+def plan(settings: Settings) -> dict[str, Any]:
+    """Return what a dry run prints."""
+    with open_session(settings) as spark:
+        found = Update(spark, settings, RunRecord(JOB, settings, settings.record_path()))
+        changes = found.compare()
+        return {"keys": len(found.wanted_keys), **{name: len(keys) for name, keys in asdict(changes).items()}}
 
 
 class Update:

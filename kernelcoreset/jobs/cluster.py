@@ -1,0 +1,48 @@
+"""The job `cluster`: find the clusters on a coreset and save the model. It reads no rows and needs no Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.errors import DataError
+from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.models.folder import KeptAsFolder
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+
+
+def run(settings: Settings, record: RunRecord) -> None:
+    """Cluster the coreset at `coreset.path` and save the model at `cluster.model_path`."""
+    coreset = Coreset.read_parquet(str(settings.coreset.path))
+    with record.stage("cluster"):
+        cluster_coreset(coreset, settings, record)
+
+
+def plan(settings: Settings) -> dict[str, Any]:
+    """Return what a dry run prints."""
+    coreset = Coreset.read_parquet(str(settings.coreset.path))
+    return {"coreset_points": len(coreset), "k": settings.cluster.k, "restarts": settings.cluster.n_init}
+
+
+def cluster_coreset(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKMeansModel:
+    """Return the model fitted on a coreset, saved if the settings have a `cluster.model_path`."""
+    if "kernel" not in coreset.settings:
+        raise DataError("The coreset does not say which kernel it was built with. Build it with build-coreset.")
+    kernel = Kernel.from_dict(coreset.settings["kernel"])
+    wanted = settings.cluster
+    model = KernelKMeansModel.fit_coreset(
+        coreset, wanted.k, kernel, z=settings.coreset.z, seed=settings.coreset.seed, **wanted.effort
+    )
+    record.add(kernel=repr(kernel), coreset_cost=model.solution.cost, n_iter=model.solution.n_iter)
+    save_model(model, settings, record)
+    return model
+
+
+def save_model(model: KeptAsFolder, settings: Settings, record: RunRecord) -> None:
+    """Save a model at `cluster.model_path`, if that is set."""
+    path = settings.cluster.model_path
+    if path is not None:
+        model.save(path, overwrite=True)
+        record.add(model=path)
