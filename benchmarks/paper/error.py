@@ -14,8 +14,9 @@ from benchmarks.paper.cells import Cell, Row, Table, run_cells
 from benchmarks.paper.plan import Plan
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.build import build_coreset
-from kernelcoreset.coresets.coreset import Coreset, concatenate, reduce_points
+from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, relative_errors
+from kernelcoreset.coresets.reduce import concatenate, reduce_points
 from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.kernels.kernel import Kernel
 

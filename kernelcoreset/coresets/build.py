@@ -18,7 +18,8 @@ from kernelcoreset.checks import (
     check_seed,
     check_weights,
 )
-from kernelcoreset.coresets.coreset import Coreset, concatenate, plain_kernel, reduce_points
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.reduce import concatenate, plain_kernel, reduce_points
 from kernelcoreset.coresets.sampling import DRAWS
 from kernelcoreset.coresets.sizing import by_measured_error, by_theory
 from kernelcoreset.errors import SettingError

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.coresets.coreset import Coreset, reduce_points
+from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, relative_errors
+from kernelcoreset.coresets.reduce import reduce_points
 from kernelcoreset.kernels.kernel import Kernel
 
 _FIRST_REFERENCE = 16_384

@@ -17,7 +17,8 @@ from kernelcoreset.checks import (
     check_seed,
     check_weights,
 )
-from kernelcoreset.coresets.coreset import Coreset, concatenate, reduce_points
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.reduce import concatenate, reduce_points
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType
 
-from kernelcoreset.coresets.coreset import Coreset, concatenate, reduce_points
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.reduce import concatenate, reduce_points
 from kernelcoreset.spark import scan as direct
 from kernelcoreset.spark.columns import BadRows, selection
 from kernelcoreset.spark.jobs.keys import KEY

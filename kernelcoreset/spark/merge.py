@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from kernelcoreset.coresets.coreset import Coreset, concatenate, reduce_points
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.reduce import concatenate, reduce_points
 from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, Leaves, as_row, collect_leaves
 
 DRIVER_BUDGET = 256 * 1024**2

@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from kernelcoreset.checks import check_factor, check_same_dimension
-from kernelcoreset.coresets.coreset import Coreset, concatenate, reduce_points
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.reduce import concatenate, reduce_points
 from kernelcoreset.errors import ConflictError, DataError, FormatError
 from kernelcoreset.files.paths import Folder, is_temporary
 from kernelcoreset.kernels.kernel import Kernel
