@@ -16,7 +16,8 @@ from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, relative_errors
-from kernelcoreset.coresets.reduce import concatenate, reduce_points
+from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.kernels.kernel import Kernel
 
@@ -101,8 +102,7 @@ def tree_coreset(points: Floats, k: int, kernel: Kernel, size: int, seed: int, l
         tree = CoresetTree(k, kernel, size, seed=reduction_seed(seed, 0, place))
         tree.add(part)
         parts.append(tree.result(tree.leaf_size, refine=False))
-    union, weights, ids = concatenate(parts)
-    return reduce_points(union, weights, ids, k=k, kernel=kernel, size=size, z=2.0, seed=reduction_seed(seed, 1, 0))
+    return reduce_union(parts, Recipe(k, kernel, size, seed=reduction_seed(seed, 1, 0)))
 
 
 class Measured:

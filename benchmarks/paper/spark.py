@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.kernels.families import Gaussian
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.spark.columns import Layout
@@ -68,7 +69,7 @@ def spark_coresets(
         found = []
         for seed in seeds:
             layout = Layout(names, is_array=False, dimension=len(names))
-            settings = LeafSettings(k, kernel, size, z=2.0, seed=seed, leaf_size=4 * size, layout=layout)
+            settings = LeafSettings(Recipe(k, kernel, size, seed=seed), leaf_size_of(size), layout)
             leaf_rows = leaves_by_files(spark, runs, settings)
             found.append(merge_leaves(gather(leaf_rows, settings, most_leaves=len(runs)), settings))
         return found

@@ -8,22 +8,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelcoreset.checks import (
-    check_at_least,
-    check_choice,
-    check_count,
-    check_ids,
-    check_points,
-    check_positive,
-    check_seed,
-    check_weights,
-)
+from kernelcoreset.checks import check_ids, check_points, check_positive, check_weights
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.coresets.reduce import concatenate, plain_kernel, reduce_points
-from kernelcoreset.coresets.sampling import DRAWS
+from kernelcoreset.coresets.recipe import Recipe, plain_kernel
+from kernelcoreset.coresets.reduce import reduce_points, reduce_union
 from kernelcoreset.coresets.sizing import by_measured_error, by_theory
 from kernelcoreset.errors import SettingError
-from kernelcoreset.kernels.kernel import Kernel, check_kernel
+from kernelcoreset.kernels.kernel import Kernel
 
 
 def build_coreset(
@@ -91,21 +82,20 @@ def build_coreset(
     >>> len(coreset) <= 200
     True
     """
-    kernel, k, z, seed = check_kernel(kernel), check_count("k", k), _check_z(z), check_seed(seed)
-    draw = check_choice("draw", draw, DRAWS)
+    if (size is None) == (eps is None):
+        raise SettingError(f"Give either `size` or `eps`; got size={size!r} and eps={eps!r}.")
+    # A search for the size starts from the smallest one allowed.
+    recipe = Recipe(k, kernel, k if size is None else size, z=z, draw=draw, seed=seed)
     points = check_points(points)
     weights = check_weights(weights, len(points))
     own_ids = check_ids(ids, len(points))
-    if (size is None) == (eps is None):
-        raise SettingError(f"Give either `size` or `eps`; got size={size!r} and eps={eps!r}.")
     if size is not None:
-        size = _check_size(size, k)
-        return reduce_points(points, weights, own_ids, k=k, kernel=kernel, size=size, z=z, seed=seed, draw=draw)
+        return reduce_points(points, weights, own_ids, recipe)
     eps = check_positive("eps", eps)
     if eps >= 1.0:
         raise SettingError(f"`eps` must be between 0 and 1; got {eps:g}. 0.05 means every cost within 5 %.")
     find = by_theory if theory else by_measured_error
-    return find(points, weights, own_ids, eps, k=k, kernel=kernel, z=z, seed=seed, draw=draw)
+    return find(points, weights, own_ids, eps, recipe)
 
 
 def merge_coresets(
@@ -143,37 +133,22 @@ def merge_coresets(
     >>> len(merge_coresets([a, b], k=5, kernel=Linear(), size=200, seed=0)) <= 200
     True
     """
-    kernel, k, z, seed = check_kernel(kernel), check_count("k", k), _check_z(z), check_seed(seed)
-    draw, size = check_choice("draw", draw, DRAWS), _check_size(size, k)
+    recipe = Recipe(k, kernel, size, z=z, draw=draw, seed=seed)
     for coreset in coresets:
-        refuse_if_foreign(coreset, k, kernel, z)
-    points, weights, ids = concatenate(coresets)
+        check_mergeable(coreset, recipe)
     # A draw from a draw is only unbiased if their random numbers are independent, also where a user gives one seed to
     # all: each further merge has random numbers of its own.
-    merges = 1 + max(coreset.settings.get("merges", 0) for coreset in coresets)
-    own_seed = int(np.random.SeedSequence([seed, merges]).generate_state(1, np.uint64)[0])
-    merged = reduce_points(points, weights, ids, k=k, kernel=kernel, size=size, z=z, seed=own_seed, draw=draw)
-    return replace(merged, settings={**merged.settings, "seed": seed, "merges": merges})
+    merges = 1 + max((coreset.settings.get("merges", 0) for coreset in coresets), default=0)
+    merge_seed = int(np.random.SeedSequence([recipe.seed, merges]).generate_state(1, np.uint64)[0])
+    merged = reduce_union(coresets, recipe.varied(seed=merge_seed))
+    return replace(merged, settings={**recipe.settings, "merges": merges})
 
 
-def _check_size(size: int, k: int) -> int:
-    size = check_count("size", size)
-    if size < k:
-        raise SettingError(
-            f"`size` must be at least k ({k}); got {size}. Ask for more coreset points or fewer clusters."
-        )
-    return size
-
-
-def _check_z(z: float) -> float:
-    return check_at_least("z", z, 1.0, "Use z=2 for k-means, z=1 for k-median.")
-
-
-def refuse_if_foreign(coreset: Coreset, k: int, kernel: Kernel, z: float) -> None:
-    """Refuse to merge what was built for another question."""
+def check_mergeable(coreset: Coreset, recipe: Recipe) -> None:
+    """Raise SettingError if a coreset was built for another kernel or z than the recipe's, or for a smaller k."""
     if not isinstance(coreset, Coreset):
         raise SettingError(f"`coresets` must be Coreset objects; got {type(coreset).__name__}.")
-    settings = coreset.settings
+    settings, k, kernel, z = coreset.settings, recipe.k, recipe.kernel, recipe.z
     if "kernel" in settings and settings["kernel"] != plain_kernel(kernel):
         raise SettingError(f"A merge needs one kernel; got {kernel!r} for a coreset built with {settings['kernel']}.")
     if settings.get("z", z) != z:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.kernel import Kernel
 
 Indices = NDArray[np.int64]
 
@@ -16,16 +16,7 @@ _CENTER_SETS = 256
 _MOST_SWEEPS = 10
 
 
-def halve(
-    kernel: Kernel,
-    points: Floats,
-    weights: Floats,
-    *,
-    k: int,
-    z: float,
-    halvings: int,
-    generator: np.random.Generator,
-) -> Indices:
+def halve(recipe: Recipe, points: Floats, weights: Floats, halvings: int, generator: np.random.Generator) -> Indices:
     """Return the positions of the points that stay after `halvings` halvings, each at twice its weight before.
 
     Points must come in an order in which neighbours are alike. Keeping one of a pair (a, b) at double weight
@@ -35,13 +26,11 @@ def halve(
 
     Parameters
     ----------
-    kernel : Kernel
+    recipe : Recipe
+        Its kernel, z, and k, the number of centers in a set.
     points : ndarray of shape (m, d)
         m divisible by 2^halvings.
     weights : ndarray of shape (m,)
-    k : int
-        Centers in a set.
-    z : float
     halvings : int
     generator : numpy Generator
 
@@ -50,27 +39,25 @@ def halve(
     ndarray of shape (m / 2^halvings,)
         Ascending.
     """
-    costs = _sampled_costs(kernel, points, weights, k, z, generator)
+    costs = _sampled_costs(recipe, points, weights, generator)
     kept = np.arange(len(points))
     for _ in range(halvings):
         kept = _keep_one_of_each_pair(kept, costs, generator.random(len(kept) // 2), _MOST_SWEEPS)
     return kept
 
 
-def _sampled_costs(
-    kernel: Kernel, points: Floats, weights: Floats, k: int, z: float, generator: np.random.Generator
-) -> Floats:
+def _sampled_costs(recipe: Recipe, points: Floats, weights: Floats, generator: np.random.Generator) -> Floats:
     """Each point's share of the cost of random center sets: shape (m, sets), every column summing to 1 (or 0).
 
     The sets are drawn from a few landmarks, spaced evenly along the order, so m * landmarks kernel values do.
     """
-    count = max(_LANDMARKS, 4 * k)
+    count = max(_LANDMARKS, 4 * recipe.k)
     landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)]
-    distances = kernel.squared_distances(points, landmarks)
-    if z != 2.0:
-        distances **= 0.5 * z
+    distances = recipe.kernel.squared_distances(points, landmarks)
+    if recipe.z != 2.0:
+        distances **= 0.5 * recipe.z
     costs = np.empty((len(points), _CENTER_SETS))
-    _set_costs(distances, weights, generator.integers(count, size=(_CENTER_SETS, k)), costs)
+    _set_costs(distances, weights, generator.integers(count, size=(_CENTER_SETS, recipe.k)), costs)
     totals = costs.sum(axis=0)
     costs *= np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)
     return costs

@@ -10,10 +10,49 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_same_dimension
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.sampling import draw_sample
-from kernelcoreset.errors import DataError, KernelError
+from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
-from kernelcoreset.kernels.kernel import Kernel
+
+
+def reduce_points(
+    points: Floats, weights: Floats, ids: NDArray[Any] | None, recipe: Recipe, *, refine: bool = True
+) -> Coreset:
+    """Return a coreset of the points, drawn once by the recipe. Assumes validated input.
+
+    If no more than `recipe.size` points have a positive weight, these points are the coreset.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+    weights : ndarray of shape (n,)
+    ids : ndarray of shape (n,) or None
+    recipe : Recipe
+    refine : bool
+        As in `draw_sample`.
+
+    Returns
+    -------
+    Coreset
+        Its settings are those of the recipe.
+    """
+    columns = as_columns(points)
+    evaluator_of(recipe.kernel).check(columns)
+    if np.count_nonzero(weights) <= recipe.size:
+        chosen = np.flatnonzero(weights)
+        new_weights = weights[chosen]
+    else:
+        chosen, new_weights = draw_sample(columns, weights, recipe, refine=refine)
+    return Coreset(points[chosen], new_weights, None if ids is None else ids[chosen], recipe.settings)
+
+
+def reduce_union(coresets: Sequence[Coreset], recipe: Recipe, *, refine: bool = True) -> Coreset:
+    """Return one coreset of the union of coresets: the union of coresets is a coreset of the union.
+
+    Parameters and result as in `reduce_points`. At least one coreset must not be empty.
+    """
+    return reduce_points(*concatenate(coresets), recipe, refine=refine)
 
 
 def concatenate(coresets: Sequence[Coreset]) -> tuple[Floats, Floats, NDArray[Any] | None]:
@@ -31,47 +70,3 @@ def concatenate(coresets: Sequence[Coreset]) -> tuple[Floats, Floats, NDArray[An
         np.concatenate([coreset.weights for coreset in full]),
         np.concatenate(ids) if ids else None,
     )
-
-
-def reduce_points(
-    points: Floats,
-    weights: Floats,
-    ids: NDArray[Any] | None,
-    *,
-    k: int,
-    kernel: Kernel,
-    size: int,
-    z: float,
-    seed: int,
-    draw: str = "ordered",
-    refine: bool = True,
-) -> Coreset:
-    """One round of sampling. Assumes validated input; `refine` as in `draw_sample`."""
-    settings = {"k": k, "z": z, "kernel": plain_kernel(kernel), "size": size, "draw": draw, "seed": seed}
-    positive = int(np.count_nonzero(weights))
-    columns = as_columns(points)
-    evaluator_of(kernel).check(columns)
-    if positive <= size:
-        chosen = np.flatnonzero(weights)
-        new_weights = weights[chosen]
-    else:
-        chosen, new_weights = draw_sample(
-            kernel,
-            columns,
-            weights,
-            k=k,
-            size=size,
-            z=z,
-            draw=draw,
-            generator=np.random.default_rng(seed),
-            refine=refine,
-        )
-    return Coreset(points[chosen], new_weights, None if ids is None else ids[chosen], settings)
-
-
-def plain_kernel(kernel: Kernel) -> dict[str, Any]:
-    """A kernel for the settings; a user's function that cannot be imported by name is only described."""
-    try:
-        return kernel.to_dict()
-    except KernelError:
-        return {"kernel": repr(kernel)}

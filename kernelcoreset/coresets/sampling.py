@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.halving import halve
+from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import Seeding, seed_pivots
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops.passes import Cloud
 
-DRAWS = ("ordered", "iid", "uniform")
 Indices = NDArray[np.int64]
 
 _PIVOTS_PER_CLUSTER = 4
@@ -35,51 +34,39 @@ _SEARCHED_TOGETHER = 256
 _MOST_BALANCED = 32_768  # draws that are balanced at most: bounds the memory and the time of halving
 
 
-def draw_sample(
-    kernel: Kernel,
-    columns: Floats,
-    weights: Floats,
-    *,
-    k: int,
-    size: int,
-    z: float,
-    draw: str,
-    generator: np.random.Generator,
-    refine: bool = True,
-) -> tuple[Indices, Floats]:
-    """Draw at most `size` points. Assumes validated input with more than `size` points of positive weight.
+def draw_sample(columns: Floats, weights: Floats, recipe: Recipe, *, refine: bool = True) -> tuple[Indices, Floats]:
+    """Draw at most `recipe.size` points. Assumes validated input with more points of positive weight than that.
 
     Parameters
     ----------
-    kernel : Kernel
     columns : ndarray of shape (d, n)
     weights : ndarray of shape (n,)
-    k, size, z, draw
-        As in `build_coreset`.
-    generator : numpy Generator
+    recipe : Recipe
     refine : bool
-        Whether the ordered draw takes more points first and halves them. Worth its time in a last reduction, not in
-        every chunk of a stream.
+        Whether the ordered draw takes more points first and halves them. This is worth its time in the last reduction,
+        not in every chunk of a stream.
 
     Returns
     -------
-    indices : ndarray of shape (m,), m <= size
+    indices : ndarray of shape (m,), m <= recipe.size
         Ascending and distinct.
     weights : ndarray of shape (m,)
         Above 0. Equal picks are one point, their weights added.
     """
-    if draw == "uniform":
+    generator = np.random.default_rng(recipe.seed)
+    kernel, size = recipe.kernel, recipe.size
+    if recipe.draw == "uniform":
         return merge_picks(*_draw_independently(weights / weights.sum(), weights, size, generator))
     cloud = evaluator_of(kernel).cloud(columns)
-    if draw == "iid":
-        seeding = seed_pivots(kernel, cloud, weights, k, z, generator)
+    if recipe.draw == "iid":
+        seeding = seed_pivots(kernel, cloud, weights, recipe.k, recipe.z, generator)
         probabilities = sensitivities(seeding, weights, 1.0, float(len(seeding.pivots)), 0.0)
         return merge_picks(*_draw_independently(probabilities, weights, size, generator))
     halvings = _halvings(size) if refine else 0
-    picks, pick_weights = _draw_along_order(kernel, cloud, weights, k, size << halvings, z, generator)
+    picks, pick_weights = _draw_along_order(recipe, cloud, weights, size << halvings, generator)
     if halvings:
         points = np.ascontiguousarray(columns[:, picks].T)
-        kept = halve(kernel, points, pick_weights, k=k, z=z, halvings=halvings, generator=generator)
+        kept = halve(recipe, points, pick_weights, halvings, generator)
         picks, pick_weights = picks[kept], pick_weights[kept] * (1 << halvings)
     return merge_picks(picks, pick_weights)
 
@@ -145,14 +132,15 @@ def _draw_independently(
 
 
 def _draw_along_order(
-    kernel: Kernel, cloud: Cloud, weights: Floats, k: int, size: int, z: float, generator: np.random.Generator
+    recipe: Recipe, cloud: Cloud, weights: Floats, size: int, generator: np.random.Generator
 ) -> tuple[Indices, Floats]:
     """`size` draws, in order, evenly spaced along it: one uniform number decides them all.
 
     The order goes from cell to cell of 4k pivots and inside a cell by the distance to the pivot drawn next. It is
     kept as buckets, a few thousand in all, so nothing is sorted.
     """
-    seeding = seed_pivots(kernel, cloud, weights, _PIVOTS_PER_CLUSTER * k, z, generator, batched=True)
+    count = _PIVOTS_PER_CLUSTER * recipe.k
+    seeding = seed_pivots(recipe.kernel, cloud, weights, count, recipe.z, generator, batched=True)
     probabilities = sensitivities(seeding, weights, *_SHARES)
     limits = _bucket_limits(seeding)
     _place_in_order(seeding.nearest, seeding.onward, limits)

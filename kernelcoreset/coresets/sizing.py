@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, relative_errors
-from kernelcoreset.coresets.reduce import reduce_points
-from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.reduce import reduce_points, reduce_union
 
 _FIRST_REFERENCE = 16_384
 _CENTER_SETS = 100  # of each kind
@@ -25,38 +25,17 @@ def theory_draws(eps: float, k: int, z: float, n: int) -> float:
     return float(eps**-4 * 2 ** (2 * z) * z * k**2 * log_k**2 * max(1.0, math.log(n)))
 
 
-def by_theory(
-    points: Floats,
-    weights: Floats,
-    ids: NDArray[Any] | None,
-    eps: float,
-    *,
-    k: int,
-    kernel: Kernel,
-    z: float,
-    seed: int,
-    draw: str,
-) -> Coreset:
+def by_theory(points: Floats, weights: Floats, ids: NDArray[Any] | None, eps: float, recipe: Recipe) -> Coreset:
     """Algorithm 1: reduce again and again, until the number of points no longer falls. Assumes validated input."""
     current = Coreset(points[weights > 0], weights[weights > 0], None if ids is None else ids[weights > 0])
-    n = len(current)
+    n, k, z = len(current), recipe.k, recipe.z
     first_draws = math.ceil(theory_draws(eps / max(1.0, math.log(n)) ** 0.25, k, z, n))
     iterated_log, rounds = float(n), 0
     while True:
         iterated_log = max(1.0, math.log(iterated_log))
         rounds += 1
         draws = math.ceil(theory_draws(eps / iterated_log**0.25, k, z, len(current)))
-        reduced = reduce_points(
-            current.points,
-            current.weights,
-            current.ids,
-            k=k,
-            kernel=kernel,
-            size=max(draws, k),
-            z=z,
-            seed=seed + rounds,
-            draw=draw,
-        )
+        reduced = reduce_union([current], recipe.varied(size=max(draws, recipe.size), seed=recipe.seed + rounds))
         if len(reduced) >= len(current):
             note = f"The worst-case bound asks for {first_draws:.3g} draws in the first round; there are {n} points."
             about = {
@@ -64,24 +43,13 @@ def by_theory(
                 "theory_draws": first_draws,
                 "theory_rounds": rounds,
                 "theory_note": note,
-                "seed": seed,
+                "seed": recipe.seed,
             }
             return replace(reduced, settings={**reduced.settings, **about})
         current = reduced
 
 
-def by_measured_error(
-    points: Floats,
-    weights: Floats,
-    ids: NDArray[Any] | None,
-    eps: float,
-    *,
-    k: int,
-    kernel: Kernel,
-    z: float,
-    seed: int,
-    draw: str,
-) -> Coreset:
+def by_measured_error(points: Floats, weights: Floats, ids: NDArray[Any] | None, eps: float, recipe: Recipe) -> Coreset:
     """The smallest size whose measured error meets eps. Assumes validated input.
 
     One big coreset is drawn from the points and stands for them: every smaller one is drawn from it and measured
@@ -90,19 +58,16 @@ def by_measured_error(
     """
 
     def drawn_from(source: Coreset, size: int) -> Coreset:
-        return reduce_points(
-            source.points, source.weights, source.ids, k=k, kernel=kernel, size=size, z=z, seed=seed, draw=draw
-        )
+        return reduce_union([source], recipe.varied(size=max(size, recipe.size)))
 
+    k = recipe.k
     reference_size = max(_FIRST_REFERENCE, 16 * k)
     while True:
-        reference = reduce_points(
-            points, weights, ids, k=k, kernel=kernel, size=reference_size, z=z, seed=seed + 1, draw=draw
-        )
+        reference = reduce_points(points, weights, ids, recipe.varied(size=reference_size, seed=recipe.seed + 1))
         is_whole = len(reference) == np.count_nonzero(weights)
-        measure = _Measure(reference, k, kernel, z, seed)
+        measure = _Measure(reference, recipe)
         largest = len(reference) if is_whole else len(reference) // 4
-        low, high = k - 1, min(max(2 * k, 32), largest)  # low fails, as far as anyone knows; high is tried
+        low, high = recipe.size - 1, min(max(2 * k, 32), largest)  # low fails, as far as anyone knows; high is tried
         while high < largest and measure(drawn_from(reference, high)) > eps:
             low, high = high, min(2 * high, largest)
         if measure(drawn_from(reference, high)) <= eps:
@@ -118,19 +83,19 @@ def by_measured_error(
 class _Measure:
     """Largest relative error against a reference, over center sets drawn uniformly, spread out, and crowded."""
 
-    def __init__(self, reference: Coreset, k: int, kernel: Kernel, z: float, seed: int) -> None:
-        self.kernel, self.z = kernel, z
+    def __init__(self, reference: Coreset, recipe: Recipe) -> None:
+        self.recipe = recipe
         self.sets = np.concatenate(
             [
                 draw_center_sets(
                     reference.points,
-                    k,
-                    kernel,
+                    recipe.k,
+                    recipe.kernel,
                     kind=kind,
                     n_center_sets=_CENTER_SETS,
-                    z=z,
+                    z=recipe.z,
                     weights=reference.weights,
-                    seed=seed,
+                    seed=recipe.seed,
                 )
                 for kind in ("uniform", "spread", "crowded")
             ]
@@ -141,4 +106,4 @@ class _Measure:
         return float(relative_errors(self.truth, self._costs(coreset)).max())
 
     def _costs(self, coreset: Coreset) -> Floats:
-        return center_set_costs(coreset.points, self.sets, self.kernel, z=self.z, weights=coreset.weights)
+        return center_set_costs(coreset.points, self.sets, self.recipe.kernel, z=self.recipe.z, weights=coreset.weights)

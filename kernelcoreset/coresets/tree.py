@@ -9,18 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import (
     Floats,
-    check_at_least,
     check_count,
     check_ids,
     check_points,
     check_same_dimension,
-    check_seed,
     check_weights,
 )
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.coresets.reduce import concatenate, reduce_points
 from kernelcoreset.errors import DataError
-from kernelcoreset.kernels.kernel import Kernel, check_kernel
+from kernelcoreset.kernels.kernel import Kernel
 
 _MOST_LEVELS = 8
 _CHUNK_ROWS = 131_072
@@ -75,24 +74,47 @@ class CoresetTree:
         fan_in: int = 16,
         seed: int = 0,
     ) -> None:
-        self.k = check_count("k", k)
-        self.kernel = check_kernel(kernel)
-        self.size = check_count("size", size, self.k, "Ask for more coreset points or fewer clusters.")
-        self.z = check_at_least("z", z, 1.0)
-        self.leaf_size = check_count(
-            "leaf_size",
-            4 * self.size if leaf_size is None else leaf_size,
-            self.size,
-            "A node keeps at least `size`.",
-        )
+        self.recipe = Recipe(k, kernel, size, z=z, seed=seed)
+        self.leaf_size = leaf_size_of(self.recipe.size, leaf_size)
         self.chunk_size = None if chunk_size is None else check_count("chunk_size", chunk_size)
         self.fan_in = check_count("fan_in", fan_in, 2)
-        self.seed = check_seed(seed)
         self.n_rows = 0
         self.n_weighted = 0
         self.n_reductions = 0
         self._levels: list[list[Coreset]] = []
         self._buffer: _Buffer | None = None
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe, leaf_size: int | None = None) -> CoresetTree:
+        """Return an empty tree whose reductions follow a recipe."""
+        tree = cls(recipe.k, recipe.kernel, recipe.size, leaf_size=leaf_size)
+        tree.recipe = recipe
+        return tree
+
+    @property
+    def k(self) -> int:
+        """Number of clusters the coreset is for."""
+        return self.recipe.k
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel the coreset is for."""
+        return self.recipe.kernel
+
+    @property
+    def size(self) -> int:
+        """Number of points of the final coreset."""
+        return self.recipe.size
+
+    @property
+    def z(self) -> float:
+        """Exponent of the distances."""
+        return self.recipe.z
+
+    @property
+    def seed(self) -> int:
+        """The seed of the tree; every reduction has one of its own, derived from it."""
+        return self.recipe.seed
 
     def add(self, points: ArrayLike, weights: ArrayLike | None = None, ids: ArrayLike | None = None) -> None:
         """Take in more rows.
@@ -131,9 +153,8 @@ class CoresetTree:
         -------
         Coreset
         """
-        if size is not None:
-            check_count("size", size, self.k, "Ask for more coreset points or fewer clusters.")
-        return self._reduce(*concatenate(self.nodes()), self.size if size is None else size, refine, is_result=True)
+        recipe = self.recipe.varied(size=size)
+        return self._reduce(*concatenate(self.nodes()), recipe.size, refine, is_result=True)
 
     def nodes(self) -> list[Coreset]:
         """Return the coresets whose union stands for all rows so far."""
@@ -166,10 +187,8 @@ class CoresetTree:
         is_result: bool = False,
     ) -> Coreset:
         """One coreset from many points; its seed comes from the tree's and from which reduction it is, nothing else."""
-        seed = reduction_seed(self.seed, self.n_reductions, int(is_result))
-        return reduce_points(
-            points, weights, ids, k=self.k, kernel=self.kernel, size=size, z=self.z, seed=seed, refine=refine
-        )
+        seed = reduction_seed(self.recipe.seed, self.n_reductions, int(is_result))
+        return reduce_points(points, weights, ids, self.recipe.varied(size=size, seed=seed), refine=refine)
 
     def _add_node(self, node: Coreset, level: int) -> None:
         """Add a node to a level; a full level becomes one node of the next, the last level one of its own."""

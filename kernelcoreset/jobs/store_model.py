@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 from pyarrow import fs
 
+from kernelcoreset.coresets.recipe import leaf_size_of
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.files.paths import Folder
 from kernelcoreset.jobs.record import log
@@ -62,7 +63,7 @@ def find_store(settings: Settings, job: str) -> CoresetStore | None:
         "k": settings.coreset.k,
         "size": settings.coreset.coreset_size,
         "z": settings.coreset.z,
-        "leaf_size": settings.coreset.leaf_size or 4 * settings.coreset.coreset_size,
+        "leaf_size": leaf_size_of(settings.coreset.coreset_size, settings.coreset.leaf_size),
         "seed": settings.coreset.seed,
     }
     if settings.kernel.sigma_rule is None:  # a width chosen from the data was chosen when the store was made

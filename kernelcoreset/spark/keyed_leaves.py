@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType
 
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.coresets.reduce import concatenate, reduce_points
+from kernelcoreset.coresets.reduce import reduce_union
+from kernelcoreset.coresets.tree import reduction_seed
 from kernelcoreset.spark import scan as direct
 from kernelcoreset.spark.columns import BadRows, selection
 from kernelcoreset.spark.jobs.keys import KEY
@@ -69,7 +70,7 @@ def leaves_by_files(
         {
             "leaf": number * _PARTS + part,
             # Text, since a seed may be beyond the integers of Spark.
-            "seed": str(replace(settings, seed=seeds[key]).seed_of(0, part)),
+            "seed": str(reduction_seed(seeds[key], 0, part)),
             "runs": [vars(run) for run in group],
         }
         for number, key in enumerate(sorted(groups))
@@ -113,7 +114,7 @@ def leaves_by_spark(
                 if key != current or builder is None:
                     if builder is not None:
                         yield builder.row(arrow_schema)
-                    seed = replace(settings, seed=seeds[key]).seed_of(0, first + parts)
+                    seed = reduction_seed(seeds[key], 0, first + parts)
                     builder = LeafBuilder(numbers[key] * _PARTS + first + parts, settings, seed)
                     current, parts = key, parts + 1
                 builder.add(piece.columns[:-1])
@@ -144,21 +145,10 @@ def collect_keys(leaves: DataFrame, seeds: Mapping[str, int], settings: LeafSett
     numbers = pc.shift_right(table["leaf"], 32)
     found = {}
     for number, key in enumerate(sorted(seeds)):
-        own = collect_leaves(table.filter(pc.equal(numbers, number)), {"k": settings.k, "z": settings.z})
+        own = collect_leaves(table.filter(pc.equal(numbers, number)), {"k": settings.recipe.k, "z": settings.recipe.z})
         coreset = own.coresets[0] if own.coresets else None
         if len(own.coresets) > 1:
-            points, weights, ids = concatenate(own.coresets)
-            seed = replace(settings, seed=seeds[key]).seed_of(1, 0)
-            coreset = reduce_points(
-                points,
-                weights,
-                ids,
-                k=settings.k,
-                kernel=settings.kernel,
-                size=settings.leaf_size,
-                z=settings.z,
-                seed=seed,
-                refine=False,
-            )
+            recipe = settings.recipe.varied(size=settings.leaf_size, seed=reduction_seed(seeds[key], 1, 0))
+            coreset = reduce_union(own.coresets, recipe, refine=False)
         found[key] = KeyLeaf(coreset, own.rows, own.bad)
     return found

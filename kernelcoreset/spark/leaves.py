@@ -17,9 +17,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, MapType, StringType, StructField, StructType
 
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.errors import DataError
-from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
 from kernelcoreset.spectral.degrees import Degrees
 
@@ -30,11 +30,7 @@ MOST_TASKS = 2_048
 class LeafSettings:
     """What a task needs to know. Plain data and a kernel: it travels to the executors."""
 
-    k: int
-    kernel: Kernel
-    size: int
-    z: float
-    seed: int
+    recipe: Recipe
     leaf_size: int
     layout: Layout
     degrees: Degrees | None = None  # with them, rows get their degree as one more coordinate
@@ -44,7 +40,7 @@ class LeafSettings:
 
         Leaves are level 0. Every level has seeds of its own: a draw from a draw needs independent random numbers.
         """
-        return reduction_seed(self.seed, level, place)
+        return reduction_seed(self.recipe.seed, level, place)
 
     @property
     def leaf_bytes(self) -> int:
@@ -104,14 +100,8 @@ class LeafBuilder:
         self.settings = settings
         self.rows = 0
         self._reader = BatchReader(settings.layout)
-        self._tree = CoresetTree(
-            settings.k,
-            settings.kernel,
-            settings.size,
-            z=settings.z,
-            leaf_size=settings.leaf_size,
-            seed=settings.seed_of(0, leaf) if seed is None else seed,
-        )
+        seed = settings.seed_of(0, leaf) if seed is None else seed
+        self._tree = CoresetTree.from_recipe(settings.recipe.varied(seed=seed), settings.leaf_size)
 
     def add(self, arrays: Sequence[pa.Array]) -> None:
         """Take in the columns of a batch; bad rows are counted and left out."""

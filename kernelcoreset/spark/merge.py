@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.coresets.reduce import concatenate, reduce_points
+from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, Leaves, as_row, collect_leaves
 
 DRIVER_BUDGET = 256 * 1024**2
@@ -34,7 +34,7 @@ def gather(leaves: DataFrame, settings: LeafSettings, most_leaves: int = MOST_TA
         size = settings.leaf_size * max(1, fitting // most_leaves)
         leaves = _merged_on_executors(leaves, settings, fan_in, size, most_leaves, level)
         level += 1
-    return collect_leaves(leaves.toArrow(), {"k": settings.k, "z": settings.z})
+    return collect_leaves(leaves.toArrow(), {"k": settings.recipe.k, "z": settings.recipe.z})
 
 
 def _merged_on_executors(
@@ -49,7 +49,9 @@ def _merged_on_executors(
         found = collect_leaves(table.select(arrow_schema.names), {})
         coreset = None
         if found.coresets:
-            coreset = _reduce(found, settings, size, settings.seed_of(level, group))
+            recipe = settings.recipe.varied(size=size, seed=settings.seed_of(level, group))
+            # Refined: merges are few, and one that is not refined more than doubles the error.
+            coreset = reduce_union(found.coresets, recipe)
         return pa.Table.from_batches([as_row(group, found.leaves, found.rows, found.bad, coreset, arrow_schema)])
 
     grouped = leaves.withColumn("group", F.floor(F.col("leaf") / fan_in)).repartition(groups, "group")
@@ -58,11 +60,5 @@ def _merged_on_executors(
 
 def merge_leaves(found: Leaves, settings: LeafSettings) -> Coreset:
     """Return the one coreset of all leaves, refined."""
-    merged = _reduce(found, settings, settings.size, settings.seed_of(1, 0))
-    return replace(merged, settings={**merged.settings, "seed": settings.seed})
-
-
-def _reduce(found: Leaves, settings: LeafSettings, size: int, seed: int) -> Coreset:
-    """Refined, also on the way: merges are few, and one that is not refined more than doubles the error."""
-    points, weights, ids = concatenate(found.coresets)
-    return reduce_points(points, weights, ids, k=settings.k, kernel=settings.kernel, size=size, z=settings.z, seed=seed)
+    merged = reduce_union(found.coresets, settings.recipe.varied(seed=settings.seed_of(1, 0)))
+    return replace(merged, settings=settings.recipe.settings)

@@ -12,10 +12,10 @@ from typing import Any
 
 from kernelcoreset.checks import check_factor, check_same_dimension
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.coresets.reduce import concatenate, reduce_points
+from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.errors import ConflictError, DataError, FormatError
 from kernelcoreset.files.paths import Folder, is_temporary
-from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.store.key_tree import LEAST_SHARE, Leaf, Node, digest, grow
 from kernelcoreset.store.manifest import Manifest, load, manifest_name, newest, versions
 
@@ -132,7 +132,7 @@ class Merger:
 
     folder: Folder
     manifest: Manifest
-    kernel: Kernel
+    recipe: Recipe
     recent: Recent
 
     def weighted_leaves(self, keys: Iterable[str], weight_of: Callable[[str], float] | None) -> list[Leaf]:
@@ -148,9 +148,9 @@ class Merger:
         root = grow(leaves, self._context)
         found = self._cached(
             self._result_name(root, size),
-            lambda: self._merge(root, size, refine=True, seed=self.seed("result", root.name)),
+            lambda: self._merge(root, self.recipe.varied(size=size, seed=self.seed("result", root.name)), refine=True),
         )
-        settings = {**found.settings, "seed": self.manifest.settings["seed"]}
+        settings = {**found.settings, "seed": self.recipe.seed}
         return replace(found, weights=found.weights * root.scale, settings=settings)
 
     def files(self) -> Iterator[str]:
@@ -160,7 +160,7 @@ class Merger:
             return
         yield from (entry["file"] for entry in full.values())
         root = grow([Leaf(key, entry["content"]) for key, entry in full.items()], self._context)
-        yield _node_file(self._result_name(root, self.manifest.settings["size"]))
+        yield _node_file(self._result_name(root, self.recipe.size))
         nodes = [root]
         while nodes:
             below = [child for child, _ in nodes.pop().parts if isinstance(child, Node)]
@@ -172,7 +172,7 @@ class Merger:
 
         Those of nodes and results come from their names, so from all below: a result may be put into the store again.
         """
-        return int(digest([self.manifest.settings["seed"], *what])[:16], 16)
+        return int(digest([self.recipe.seed, *what])[:16], 16)
 
     @property
     def _context(self) -> Any:
@@ -181,25 +181,13 @@ class Merger:
     def _result_name(self, root: Node, size: int) -> str:
         return digest([root.name, "result", size])
 
-    def _merge(self, node: Node, size: int, *, refine: bool, seed: int) -> Coreset:
+    def _merge(self, node: Node, recipe: Recipe, *, refine: bool) -> Coreset:
         """One coreset of a node's children, each cached or merged in turn."""
         parts = []
         for child, factor in node.parts:
             coreset = self._node(child) if isinstance(child, Node) else self._leaf(child.key)
             parts.append(coreset if factor == 1.0 else replace(coreset, weights=coreset.weights * factor))
-        points, weights, ids = concatenate(parts)
-        settings = self.manifest.settings
-        return reduce_points(
-            points,
-            weights,
-            ids,
-            k=settings["k"],
-            kernel=self.kernel,
-            size=size,
-            z=settings["z"],
-            seed=seed,
-            refine=refine,
-        )
+        return reduce_union(parts, recipe, refine=refine)
 
     def _leaf(self, key: str) -> Coreset:
         file = self.manifest.leaves[key]["file"]
@@ -207,8 +195,8 @@ class Merger:
 
     def _node(self, node: Node) -> Coreset:
         # As many points as a leaf: on 15 million rows nodes twice to eight times as large were no better.
-        size = self.manifest.settings["leaf_size"]
-        return self._cached(node.name, lambda: self._merge(node, size, refine=False, seed=self.seed("node", node.name)))
+        recipe = self.recipe.varied(size=self.manifest.settings["leaf_size"], seed=self.seed("node", node.name))
+        return self._cached(node.name, lambda: self._merge(node, recipe, refine=False))
 
     def _cached(self, name: str, make: Callable[[], Coreset]) -> Coreset:
         """A node by its name. What cannot be read counts as absent: it is made again, and is the same."""
@@ -225,7 +213,7 @@ class Merger:
         return self.recent.get(file, read_or_make)
 
 
-def unused_files(folder: Folder, kernel: Kernel, older_than: float) -> list[str]:
+def unused_files(folder: Folder, recipe: Recipe, older_than: float) -> list[str]:
     """Names of files that no version names which is in use or was within so many seconds; manifests first."""
     limit = datetime.now(UTC) - timedelta(seconds=older_than)
     present = versions(folder)
@@ -235,7 +223,7 @@ def unused_files(folder: Folder, kernel: Kernel, older_than: float) -> list[str]
     for version in numbers:
         manifest = None if version in outdated else load(folder, version)
         if manifest is not None:
-            named.update(Merger(folder, manifest, kernel, Recent()).files())
+            named.update(Merger(folder, manifest, recipe, Recent()).files())
     unused = [manifest_name(version) for version in outdated]
     for under in ("", LEAVES, NODES):
         for name, changed in folder.names(under).items():

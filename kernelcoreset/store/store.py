@@ -11,13 +11,14 @@ from typing import Any
 from numpy.typing import ArrayLike
 from pyarrow import fs
 
-from kernelcoreset.checks import check_at_least, check_count, check_key, check_points, check_same_dimension, check_seed
-from kernelcoreset.coresets.build import refuse_if_foreign
+from kernelcoreset.checks import check_at_least, check_count, check_key, check_points, check_same_dimension
+from kernelcoreset.coresets.build import check_mergeable
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import ConflictError, DataError, SettingError
 from kernelcoreset.files.paths import Folder
-from kernelcoreset.kernels.kernel import Kernel, check_kernel
+from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.store.leaves import (
     LEAVES,
     LeafUpdate,
@@ -74,12 +75,16 @@ class CoresetStore:
     def __init__(self, folder: Folder, manifest: Manifest, path: str) -> None:
         settings = manifest.settings
         self.path = path
-        self.k: int = settings["k"]
-        self.kernel = Kernel.from_dict(settings["kernel"])
-        self.size: int = settings["size"]
-        self.z: float = settings["z"]
+        self.recipe = Recipe(
+            settings["k"],
+            Kernel.from_dict(settings["kernel"]),
+            settings["size"],
+            z=settings["z"],
+            seed=settings["seed"],
+        )
+        self.k, self.kernel, self.size = self.recipe.k, self.recipe.kernel, self.recipe.size
+        self.z, self.seed = self.recipe.z, self.recipe.seed
         self.leaf_size: int = settings["leaf_size"]
-        self.seed: int = settings["seed"]
         self._folder = folder
         self._manifest = manifest
         self._recent = Recent()
@@ -290,7 +295,7 @@ class CoresetStore:
         points = check_points(points, allow_empty=True)
         self._refuse_other_dimension(points.shape[1])
         seed = self.leaf_seed(check_key(key))
-        tree = CoresetTree(self.k, self.kernel, self.size, z=self.z, leaf_size=self.leaf_size, seed=seed)
+        tree = CoresetTree.from_recipe(self.recipe.varied(seed=seed), self.leaf_size)
         tree.add(points, weights, ids)
         coreset = tree.result(self.leaf_size, refine=False) if tree.n_weighted else None
         return LeafUpdate(coreset, rows=tree.n_rows)
@@ -307,7 +312,7 @@ class CoresetStore:
         if not isinstance(update, LeafUpdate):
             raise SettingError(f"`put` takes a Coreset or a LeafUpdate a key; got {type(update).__name__} for {key!r}.")
         if update.coreset is not None:
-            refuse_if_foreign(update.coreset, self.k, self.kernel, self.z)
+            check_mergeable(update.coreset, self.recipe)
             self._refuse_other_dimension(update.coreset.points.shape[1])
         rows = None if update.rows is None else check_count("rows", update.rows, least=0)
         return LeafUpdate(update.coreset, rows, plain(update.tag, "tag"))
@@ -342,7 +347,7 @@ class CoresetStore:
         Merges only what is not cached: after one changed key the nodes on its path, then the last, refined reduction.
         Nodes are cached in the store's folder and may be deleted at any time.
         """
-        size = self.size if size is None else check_count("size", size, self.k, "Ask for more coreset points.")
+        size = self.recipe.varied(size=size).size
         if size > self.leaf_size:
             raise SettingError(
                 f"`size` must be at most the store's leaf_size ({self.leaf_size}); got {size}. Create a store "
@@ -358,7 +363,7 @@ class CoresetStore:
 
     @property
     def _merger(self) -> Merger:
-        return Merger(self._folder, self._manifest, self.kernel, self._recent)
+        return Merger(self._folder, self._manifest, self.recipe, self._recent)
 
     # --- clearing away -----------------------------------------------------------------------------------------------
 
@@ -377,7 +382,7 @@ class CoresetStore:
         list of str
         """
         check_at_least("older_than", older_than, 0.0)
-        removed = unused_files(self._folder, self.kernel, older_than)
+        removed = unused_files(self._folder, self.recipe, older_than)
         # Manifests come first: a crash half-way leaves files without a name, never a name without a file.
         for name in removed:
             self._folder.remove(name)
@@ -394,13 +399,12 @@ class CoresetStore:
 def _checked_settings(
     k: int, kernel: Kernel, size: int, z: float = 2.0, leaf_size: int | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    # The tree knows the rules already.
-    tree = CoresetTree(k, check_kernel(kernel), size, z=z, leaf_size=leaf_size, seed=check_seed(seed))
+    recipe = Recipe(k, kernel, size, z=z, seed=seed)
     return {
-        "k": tree.k,
-        "kernel": plain(tree.kernel.to_dict(), "kernel"),
-        "size": tree.size,
-        "z": tree.z,
-        "leaf_size": tree.leaf_size,
-        "seed": tree.seed,
+        "k": recipe.k,
+        "kernel": plain(recipe.kernel.to_dict(), "kernel"),
+        "size": recipe.size,
+        "z": recipe.z,
+        "leaf_size": leaf_size_of(recipe.size, leaf_size),
+        "seed": recipe.seed,
     }

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset import DataError, Gaussian, center_set_costs, draw_center_sets
+from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.spark import merge
 from kernelcoreset.spark.columns import layout_of, with_dimension
 from kernelcoreset.spark.leaves import LeafSettings, leaves_by_spark, refuse_unusable
@@ -16,9 +17,8 @@ KERNEL = Gaussian(sigma=5.0)
 
 def settings_for(frame, features=("x", "y"), weight_col=None, id_col=None, **changes):
     layout = with_dimension(frame, layout_of(frame, features, weight_col, id_col))
-    return LeafSettings(
-        **{"k": 3, "kernel": KERNEL, "size": 60, "z": 2.0, "seed": 7, "leaf_size": 120} | changes, layout=layout
-    )
+    recipe = Recipe(3, KERNEL, changes.pop("size", 60), seed=changes.pop("seed", 7))
+    return LeafSettings(recipe, **{"leaf_size": 120} | changes, layout=layout)
 
 
 def gathered(frame, **options):

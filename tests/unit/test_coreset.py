@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from kernelcoreset import Coreset, DataError, FormatError, Gaussian, UserKernel, build_coreset
-from kernelcoreset.coresets.reduce import plain_kernel
+from kernelcoreset.coresets.recipe import plain_kernel
 from tests.cases import some_points
 from tests.user_kernels import rational
 

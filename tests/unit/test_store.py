@@ -8,7 +8,7 @@ from kernelcoreset.store import key_tree, leaves, manifest
 from tests.cases import some_points
 from tests.stores import DAYS, KERNEL, day, filled, new_store, same
 
-REDUCE = leaves.reduce_points
+REDUCE = leaves.reduce_union
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_one_changed_key_merges_its_path_alone(tmp_path, monkeypatch):
     store = new_store(tmp_path / "store", size=5, leaf_size=5)
     store.change({f"day {i}": kc.Coreset(some_points(5, 2, seed=i), np.ones(5)) for i in range(400)})
     merges = []
-    monkeypatch.setattr("kernelcoreset.store.leaves.reduce_points", lambda *a, **o: merges.append(o) or REDUCE(*a, **o))
+    monkeypatch.setattr("kernelcoreset.store.leaves.reduce_union", lambda *a, **o: merges.append(o) or REDUCE(*a, **o))
     store.result()
     assert len(merges) > 200 / 8
     merges.clear()
@@ -96,7 +96,7 @@ def test_a_smaller_result(tmp_path):
     assert 20 < len(store.result(40)) <= 40
     with pytest.raises(kc.SettingError, match=r"`size` must be at most the store's leaf_size \(40\); got 41"):
         store.result(41)
-    with pytest.raises(kc.SettingError, match="`size` must be at least 3; got 2"):
+    with pytest.raises(kc.SettingError, match=r"`size` must be at least k \(3\); got 2"):
         store.result(2)
 
 
@@ -106,7 +106,7 @@ def test_exponential_decay_keeps_the_cached_nodes(tmp_path, monkeypatch):
     expected = sum(100 * 0.9 ** (12 - i) for i in range(1, 13))
     assert decayed.weights.sum() == pytest.approx(expected, rel=1e-7)
     made = []
-    monkeypatch.setattr("kernelcoreset.store.leaves.reduce_points", lambda *a, **o: made.append(o) or REDUCE(*a, **o))
+    monkeypatch.setattr("kernelcoreset.store.leaves.reduce_union", lambda *a, **o: made.append(o) or REDUCE(*a, **o))
     later = store.result(weight_of=lambda key: 0.9 ** (13 - int(key[-2:])))
     assert not made
     np.testing.assert_allclose(later.weights, 0.9 * decayed.weights, rtol=1e-7)
@@ -271,7 +271,7 @@ def test_create_and_open(tmp_path):
         ):
             kc.CoresetStore.open_or_create(path, **{"k": 3, "kernel": KERNEL, "size": 20, "leaf_size": 80} | other)
     for wrong, message in (
-        ({"size": 2}, "`size` must be at least 3"),
+        ({"size": 2}, r"`size` must be at least k \(3\)"),
         ({"leaf_size": 5}, "`leaf_size` must be at least 20"),
     ):
         with pytest.raises(kc.SettingError, match=message):

@@ -180,7 +180,7 @@ def test_a_new_tree_has_no_result():
     ("changes", "message"),
     [
         ({"k": 0}, "`k` must be at least 1; got 0"),
-        ({"size": 1}, "`size` must be at least 2; got 1. Ask for more coreset points or fewer clusters"),
+        ({"size": 1}, r"`size` must be at least k \(2\); got 1. Ask for more coreset points or fewer clusters"),
         ({"leaf_size": 3}, "`leaf_size` must be at least 4; got 3. A node keeps at least `size`"),
         ({"leaf_size": 0}, "`leaf_size` must be at least 4; got 0"),
         ({"chunk_size": 0}, "`chunk_size` must be at least 1; got 0"),

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.clustering.choosing import choose_sigma
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.jobs.cluster import cluster_coreset, save_model
 from kernelcoreset.jobs.record import RunRecord
@@ -137,7 +138,7 @@ def plan_input(spark: SparkSession, settings: Settings) -> dict[str, Any]:
     runs = data.runs
     leaves = len(runs) if runs else data.frame.select(F.spark_partition_id().alias("p")).distinct().count()
     size, k = settings.coreset.coreset_size, settings.coreset.k
-    leaf_size = settings.coreset.leaf_size or 4 * size
+    leaf_size = leaf_size_of(size, settings.coreset.leaf_size)
     dimension = with_dimension(data.frame, data.layout).dimension or 1
     evaluations = rows * 4 * k + size * size
     cores = os.cpu_count() or 1
@@ -217,12 +218,8 @@ def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout) -> Leaf
     """Return what the tasks need to know that build leaves."""
     wanted = settings.coreset
     return LeafSettings(
-        k=wanted.k,
-        kernel=kernel,
-        size=wanted.coreset_size,
-        z=wanted.z,
-        seed=wanted.seed,
-        leaf_size=wanted.leaf_size or 4 * wanted.coreset_size,
+        Recipe(wanted.k, kernel, wanted.coreset_size, z=wanted.z, seed=wanted.seed),
+        leaf_size=leaf_size_of(wanted.coreset_size, wanted.leaf_size),
         layout=layout,
     )
 

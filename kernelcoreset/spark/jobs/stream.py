@@ -183,7 +183,8 @@ class BatchTaker:
 
     def _take_in(self, store: CoresetStore, frame: DataFrame, layout: Layout, batch: int) -> None:
         key = key_of(0, batch, batch)
-        settings = replace(leaf_settings_of(self.settings, store.kernel, layout), seed=store.leaf_seed(key))
+        settings = leaf_settings_of(self.settings, store.kernel, layout)
+        settings = replace(settings, recipe=settings.recipe.varied(seed=store.leaf_seed(key)))
         found = gather(leaves_by_spark(frame, settings), settings)
         if self.settings.input.bad_rows == "fail":
             refuse_bad_rows(found.bad, found.rows)

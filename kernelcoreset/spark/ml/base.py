@@ -18,8 +18,9 @@ from pyspark.ml.param.shared import (
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame
 
-from kernelcoreset.checks import check_choice, check_count, check_seed
+from kernelcoreset.checks import check_choice, check_count
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.errors import SettingError
 from kernelcoreset.kernels import Gaussian
 from kernelcoreset.kernels.kernel import check_kernel
@@ -90,7 +91,7 @@ class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWr
             settings,
             n_init=self.getOrDefault("nInit"),
             max_iter=self.getMaxIter(),
-            seed=settings.seed,
+            seed=settings.recipe.seed,
         )
         model = self._copyValues(fitted)
         model._training = dataset
@@ -105,12 +106,8 @@ class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWr
             )
         layout = layout_of(dataset, self._features(), self._optional(self.weightCol), self._optional(self.idCol))
         return LeafSettings(
-            k=k,
-            kernel=self.getOrDefault("kernel"),
-            size=size,
-            z=2.0,
-            seed=check_seed(self.getSeed()),
-            leaf_size=4 * size,
+            Recipe(k, self.getOrDefault("kernel"), size, seed=self.getSeed()),
+            leaf_size=leaf_size_of(size),
             layout=with_dimension(dataset, layout),
         )
 

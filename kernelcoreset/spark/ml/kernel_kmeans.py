@@ -84,11 +84,13 @@ class KernelKMeans(CoresetEstimator):
         self.setParams(**self._input_kwargs)  # type: ignore[attr-defined]  # which keyword_only fills
 
     def _fit_coreset(self, coreset: Coreset, settings: LeafSettings, **options: Any) -> KernelKMeansModel:
-        fitted = local.KernelKMeansModel.fit_coreset(coreset, settings.k, settings.kernel, z=settings.z, **options)
+        recipe = settings.recipe
+        fitted = local.KernelKMeansModel.fit_coreset(coreset, recipe.k, recipe.kernel, z=recipe.z, **options)
         return KernelKMeansModel(fitted)
 
     def _leaf_settings(self, dataset: DataFrame) -> LeafSettings:
-        return replace(super()._leaf_settings(dataset), z=self.getOrDefault("z"))
+        settings = super()._leaf_settings(dataset)
+        return replace(settings, recipe=replace(settings.recipe, z=self.getOrDefault("z")))
 
 
 class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore[type-arg]

@@ -85,14 +85,15 @@ class SpectralClustering(CoresetEstimator):
 
     def _fit_coreset(self, coreset: Coreset, settings: LeafSettings, **options: Any) -> SpectralClusteringModel:
         degrees = settings.degrees
-        fitted = SpectralModel.fit_coreset(coreset, settings.k, degrees, **options)  # type: ignore[arg-type]  # not None
+        fitted = SpectralModel.fit_coreset(coreset, settings.recipe.k, degrees, **options)  # type: ignore[arg-type]  # not None
         return SpectralClusteringModel(fitted)
 
     def _leaf_settings(self, dataset: DataFrame) -> LeafSettings:
         plain = super()._leaf_settings(dataset)
+        recipe = plain.recipe
         count = self.getOrDefault("degreeSample")
-        degrees = sample_degrees(dataset, plain.layout, plain.kernel, count, F.rand(plain.seed))
-        return replace(plain, kernel=Normalized(plain.kernel), degrees=degrees)
+        degrees = sample_degrees(dataset, plain.layout, recipe.kernel, count, F.rand(recipe.seed))
+        return replace(plain, recipe=replace(recipe, kernel=Normalized(recipe.kernel)), degrees=degrees)
 
 
 class SpectralClusteringModel(KernelKMeansModel):
