@@ -13,6 +13,7 @@ from pyarrow import fs
 import kernelcoreset
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.jobs.summary import summary_of
 
 TABLES = {"input": {"demo_rows": 100}, "kernel": {"name": "Linear"}, "coreset": {"k": 3, "seed": 5}}
 
@@ -95,7 +96,7 @@ def test_secrets_are_hidden():
 
 
 def test_what_json_cannot_hold_is_refused_when_it_is_added():
-    with pytest.raises(TypeError, match="A run record keeps numbers, texts, lists and mappings; got object"):
+    with pytest.raises(TypeError, match="A run record holds numbers, texts, lists and mappings; got object"):
         record_at("r.json").add(thing=object())
 
 
@@ -122,7 +123,7 @@ def test_the_summary_says_what_a_person_wants_to_know():
     record.add(
         certificate={"largest_error": 0.012, "center_sets": 100, "fraction": 0.05, "standard_error": 0.001},
     )
-    summary = record.summary()
+    summary = summary_of(record)
     for part in (
         "rows         21,040,936 (7 bad rows left out)",
         "kernel       Linear()",
@@ -140,11 +141,11 @@ def test_the_summary_says_what_a_person_wants_to_know():
 
 def test_a_summary_of_little_is_short():
     record = record_at("r.json")
-    assert record.summary() == "record       r.json"
+    assert summary_of(record) == "record       r.json"
     record.add(coreset_cost=2.0, cluster_sizes=list(range(1, 24)), certificate={"largest_error": None})
-    assert "cost         2 on the coreset" in record.summary()
-    assert ", and 3 more" in record.summary()
-    assert "certificate" not in record.summary()
+    assert "cost         2 on the coreset" in summary_of(record)
+    assert ", and 3 more" in summary_of(record)
+    assert "certificate" not in summary_of(record)
     record = record_at("r.json")
     record.add(cost=0.0, coreset_cost=0.0)
-    assert "0 on all rows; the coreset says 0\n" in record.summary()
+    assert "0 on all rows; the coreset says 0\n" in summary_of(record)
