@@ -177,6 +177,11 @@ class Kernel(ABC):
         return left, right
 
 
+def kernel_classes() -> dict[str, type[Kernel]]:
+    """Return the public kernel classes by name: those of this package, and those of the user that are imported."""
+    return dict(Kernel._by_name)
+
+
 def check_kernel(kernel: Any) -> Kernel:
     """Return `kernel` if it is one."""
     if isinstance(kernel, Kernel):

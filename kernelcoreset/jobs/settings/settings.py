@@ -30,6 +30,7 @@ from kernelcoreset.jobs.settings.sections import (
 )
 from kernelcoreset.jobs.settings.store import StoreSettings, StreamSettings, UpdateSettings
 from kernelcoreset.kernels import Kernel
+from kernelcoreset.kernels.kernel import kernel_classes
 
 _SIGMA_RULES = ("median", "auto")  # those of kernelcoreset.clustering.choosing.choose_sigma
 
@@ -267,7 +268,7 @@ def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
         raise SettingError(f'`{key}` must be a table such as {{name = "Gaussian", sigma = 50.0}}; got {table!r}.')
     parameters = {name: value for name, value in table.items() if name not in ("name", "kernel")}
     name = table.get("name", table.get("kernel"))
-    classes = {known: cls for known, cls in Kernel._by_name.items() if not known.startswith("_")}
+    classes = kernel_classes()
     if not isinstance(name, str) or name not in classes:
         meant = _probably_meant(name, sorted(classes)) if isinstance(name, str) else None
         hint = f"Did you mean {meant!r}?" if meant else f"Known: {', '.join(sorted(classes))}."
