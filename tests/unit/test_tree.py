@@ -134,15 +134,21 @@ def test_no_row_is_forgotten():
 # --- rows without weight ---------------------------------------------------------------------------------------------
 
 
-def test_batches_without_rows_or_weight_are_fine():
-    points, tree = some_points(40, 2), small_tree()
-    tree.add(np.empty((0, 2)))
-    tree.add(points, np.zeros(40))
-    tree.add(points, np.ones(40))
-    tree.add(points, np.zeros(40))
-    tree.add(np.empty((0, 2)))
-    assert tree.n_rows == 120
-    assert tree.result().weights.sum() == pytest.approx(40, rel=0.9)
+@pytest.mark.parametrize("size", [4, 40])
+def test_batches_without_rows_or_weight_are_fine(size):
+    points, tree = some_points(40, 2), small_tree(size=size, leaf_size=max(size, 6))
+    tree.add(np.empty((0, 2)), ids=np.arange(0))
+    tree.add(points, np.zeros(40), ids=np.arange(40))
+    tree.add(points, np.ones(40), ids=np.arange(40, 80))
+    tree.add(points, np.zeros(40), ids=np.arange(80, 120))
+    tree.add(np.empty((0, 2)), ids=np.arange(0))
+    assert (tree.n_rows, tree.n_weighted) == (120, 40)
+    coreset = tree.result()
+    assert 0 < len(coreset) <= size
+    assert set(coreset.ids.tolist()) <= set(range(40, 80))
+    if size == 40:  # room for every row of positive weight, so each is kept as it is
+        assert sorted(coreset.ids.tolist()) == list(range(40, 80))
+        assert_array_equal(coreset.weights, np.ones(40))
 
 
 def test_a_long_stretch_without_weight_is_fine():
