@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,51 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise SettingError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {value!r}.")
     return str(value)
+
+
+def closest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, or None if none is similar.
+
+    Case does not matter. The first name that contains the given one comes before names that are spelled like it.
+
+    Examples
+    --------
+    >>> closest_name("size", ["seed", "coreset_size"]), closest_name("lable", ["label"]), closest_name("x", ["label"])
+    ('coreset_size', 'label', None)
+    """
+    by_lower = {other.lower(): other for other in known}
+    wanted = name.lower()
+    longer = [other for other in by_lower if len(wanted) > 2 and wanted in other]
+    found = [wanted] if wanted in by_lower else longer or difflib.get_close_matches(wanted, by_lower, n=1)
+    return by_lower[found[0]] if found else None
+
+
+def check_columns(wanted: Mapping[str, Sequence[str]], existing: Sequence[str]) -> None:
+    """Raise SettingError if a setting names a column that does not exist.
+
+    Parameters
+    ----------
+    wanted : mapping
+        The columns that each setting names, by the name of the setting.
+    existing : sequence of str
+        The columns of the data.
+
+    Examples
+    --------
+    >>> check_columns({"cols": ["agee"]}, ["id", "age"])
+    Traceback (most recent call last):
+        ...
+    kernelcoreset.errors.SettingError: `cols`: there is no column `agee`; did you mean `age`? The columns are: id, age.
+    """
+    missing = [(setting, name) for setting, names in wanted.items() for name in names if name not in existing]
+    if not missing:
+        return
+    sentences = []
+    for setting, name in missing:
+        meant = closest_name(name, existing)
+        hint = f"; did you mean `{meant}`?" if meant else "."
+        sentences.append(f"`{setting}`: there is no column `{name}`{hint}")
+    raise SettingError(f"{' '.join(sentences)} The columns are: {', '.join(existing) or 'none'}.")
 
 
 def check_seed(seed: Any) -> int:

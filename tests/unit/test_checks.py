@@ -11,6 +11,7 @@ from kernelcoreset import DataError, KernelCoresetError, Linear, SettingError, b
 from kernelcoreset.checks import (
     check_at_least,
     check_choice,
+    check_columns,
     check_count,
     check_ids,
     check_points,
@@ -18,6 +19,7 @@ from kernelcoreset.checks import (
     check_same_dimension,
     check_seed,
     check_weights,
+    closest_name,
 )
 from kernelcoreset.kernels.kernel import check_kernel
 from tests.cases import read_only
@@ -221,3 +223,35 @@ def test_every_error_is_one_of_ours_and_a_value_error():
     with pytest.raises(KernelCoresetError) as caught:
         build_coreset([[1.0]], k=0, kernel=Linear(), size=1)
     assert isinstance(caught.value, ValueError)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Age", "age"),
+        ("agee", "age"),
+        ("size", "coreset_size"),
+        ("SIZE", "coreset_size"),
+        ("ag", "age"),
+        ("xyz", None),
+        ("", None),
+    ],
+)
+def test_the_closest_name_is_the_one_that_was_meant(name, meant):
+    assert closest_name(name, ["pages", "age", "coreset_size", "leaf_size"]) == meant
+
+
+def test_missing_columns_are_named_with_their_settings():
+    check_columns({"features": ["a", "b"], "weight_col": []}, ["b", "a"])
+    with pytest.raises(SettingError) as caught:
+        check_columns({"input.features": ["a", "heigth", "zz"], "input.weight_col": ["W"]}, ["a", "height", "w"])
+    assert str(caught.value) == (
+        "`input.features`: there is no column `heigth`; did you mean `height`? "
+        "`input.features`: there is no column `zz`. "
+        "`input.weight_col`: there is no column `W`; did you mean `w`? The columns are: a, height, w."
+    )
+    with pytest.raises(SettingError, match=r"there is no column `a`\. The columns are: none\."):
+        check_columns({"features": ["a"]}, [])

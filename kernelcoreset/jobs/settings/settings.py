@@ -7,7 +7,6 @@ full key, such as `coreset.k`, and what was probably meant.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kernelcoreset.checks import closest_name
 from kernelcoreset.errors import KernelCoresetError, SettingError
 from kernelcoreset.jobs.settings.rows import InputSettings, OutputSettings
 from kernelcoreset.jobs.settings.sections import (
@@ -251,15 +251,9 @@ def _refuse_unknown(what: str, prefix: str, found: Iterable[str], known: Iterabl
     known = list(known)
     for name in found:
         if name not in known:
-            meant = _probably_meant(name, known)
+            meant = closest_name(name, known)
             hint = f"Did you mean `{prefix}{meant}`?" if meant else f"Known: {', '.join(known) or 'none'}."
             raise SettingError(f"Unknown {what} `{prefix}{name}`. {hint}")
-
-
-def _probably_meant(name: str, known: list[str]) -> str | None:
-    """The known name that holds this one (`size`: `coreset_size`), or else the one spelled most like it."""
-    longer = [other for other in known if len(name) > 2 and name.lower() in other.lower()]
-    return next(iter(longer or difflib.get_close_matches(name, known, n=1)), None)
 
 
 def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
@@ -270,7 +264,7 @@ def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
     name = table.get("name", table.get("kernel"))
     classes = kernel_classes()
     if not isinstance(name, str) or name not in classes:
-        meant = _probably_meant(name, sorted(classes)) if isinstance(name, str) else None
+        meant = closest_name(name, sorted(classes)) if isinstance(name, str) else None
         hint = f"Did you mean {meant!r}?" if meant else f"Known: {', '.join(sorted(classes))}."
         raise SettingError(f"`{key}.name` must be the name of a kernel; got {name!r}. {hint}")
     expected = dataclasses.fields(classes[name])  # type: ignore[arg-type]
