@@ -8,8 +8,8 @@ from typing import Any
 from kernelcoreset.checks import Floats
 from kernelcoreset.estimators.kernel_kmeans import CoresetClusterer
 from kernelcoreset.kernels import Kernel
-from kernelcoreset.spectral.degrees import DEGREE_SAMPLE
-from kernelcoreset.spectral.model import SpectralModel, fit_spectral
+from kernelcoreset.spectral.degrees import DEGREE_SAMPLE, Degrees
+from kernelcoreset.spectral.model import SpectralModel
 
 
 class SpectralClustering(CoresetClusterer):
@@ -82,18 +82,13 @@ class SpectralClustering(CoresetClusterer):
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         seed = self._choose_kernel(points, weights)
-        self.model_ = fit_spectral(
-            points,
-            n_clusters,
-            self.kernel_,
-            size,
-            degree_sample=self.degree_sample,
-            weights=weights,
-            n_init=self.n_init,
-            max_iter=self.max_iter,
-            seed=seed,
+        degrees = Degrees.estimate(points, self.kernel_, weights=weights, sample=self.degree_sample, seed=seed)
+        # Degrees cost as much as labels, so the points are lifted once for both the coreset and the labels.
+        lifted, volumes = degrees.lift(points.T, weights)
+        self.model_ = SpectralModel.fit_lifted(
+            lifted.T, volumes, n_clusters, size, degrees, n_init=self.n_init, max_iter=self.max_iter, seed=seed
         )
-        self.labels_ = self.model_.predict(points)
+        self.labels_ = self.model_.clustering.centers.predict(lifted.T)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model as a folder that `SpectralModel.load` and Spark's face read; nothing is pickled."""

@@ -2,7 +2,7 @@
 
 With similarities A = K(x, y) and degrees D = the sums of its rows, the normalized cut of a partition is, up to a
 constant, its weighted kernel k-means cost with weights D_ii and kernel D^-1 A D^-1 (Dhillon, Guan and Kulis). A point
-carries its degree as one more coordinate, and then all the rest of the package serves as it is.
+gets its degree as one more coordinate (it is "lifted"), and then the rest of the package works unchanged.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _DEGREES = "degrees.parquet"
 
 @dataclass(frozen=True, eq=False)
 class SpectralModel(KeptAsFolder):
-    """A fitted spectral clustering, which labels new points too. Immutable.
+    """A fitted spectral clustering, which can also label new points. Immutable.
 
     Parameters
     ----------
     clustering : KernelKMeansModel
         Centers for the normalized kernel; the last coordinate of its coreset's points is their degree.
     degrees : Degrees
-        The sample that gives any point its degree.
+        The sample that degrees are computed from.
 
     Examples
     --------
@@ -64,9 +64,45 @@ class SpectralModel(KeptAsFolder):
     ) -> SpectralModel:
         """Return the model of the best cut found on a coreset of lifted points; parameters as in `solve`."""
         kernel = Normalized(degrees.kernel)
-        coreset = _with_own_degrees(coreset, degrees)
+        coreset = _with_coreset_degrees(coreset, degrees)
         clustering = KernelKMeansModel.fit_coreset(coreset, k, kernel, n_init=n_init, max_iter=max_iter, seed=seed)
         return SpectralModel(clustering, degrees)
+
+    @staticmethod
+    def fit_lifted(
+        lifted: Floats, volumes: Floats, k: int, size: int, degrees: Degrees, *, seed: int = 0, **options: Any
+    ) -> SpectralModel:
+        """Return the model of the best cut found on a coreset of the points that `Degrees.lift` gave.
+
+        Parameters
+        ----------
+        lifted : ndarray of shape (n, d + 1)
+            Points with their degree as last coordinate.
+        volumes : ndarray of shape (n,)
+            Weights times degree.
+        k, size, seed : int
+            As in `build_coreset`.
+        degrees : Degrees
+            What the points were lifted by.
+        **options
+            As in `solve`.
+
+        Returns
+        -------
+        SpectralModel
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelcoreset import Gaussian
+        >>> points = np.random.default_rng(0).normal(size=(500, 2)) + np.repeat([[0.0], [9.0]], 250, axis=0)
+        >>> degrees = Degrees.estimate(points, Gaussian(sigma=1.0))
+        >>> lifted, volumes = degrees.lift(points.T, None)
+        >>> SpectralModel.fit_lifted(lifted.T, volumes, 2, 100, degrees).normalized_cut < 0.01
+        True
+        """
+        coreset = build_coreset(lifted, k, Normalized(degrees.kernel), size, weights=volumes, seed=seed)
+        return SpectralModel.fit_coreset(coreset, k, degrees, seed=seed, **options)
 
     @property
     def kernel(self) -> Kernel:
@@ -80,21 +116,21 @@ class SpectralModel(KeptAsFolder):
 
     @property
     def coreset(self) -> Coreset:
-        """What the cut was found on: points with their degree as last coordinate, weights times degree."""
+        """The coreset that the cut was found on: points with their degree as last coordinate, weights times degree."""
         return self.clustering.coreset
 
     @property
     def normalized_cut(self) -> float:
         """The normalized cut of the solution as the coreset estimates it: sum over clusters of cut / volume.
 
-        A cluster of volume V and mean c in the normalized feature space keeps the share V |c|^2 / W of its volume to
-        itself, W being the total weight of the data.
+        A cluster of volume V with mean c in the normalized feature space keeps the share V |c|^2 / W of its volume,
+        where W is the total weight of the data.
         """
         kept = self.clustering.cluster_weights * self.clustering.centers.squared_norms
         return float(self.k - kept.sum() / self.degrees.total)
 
     def predict(self, points: ArrayLike) -> NDArray[np.int32]:
-        """Return the cluster of every point, new ones included, shape (n,)."""
+        """Return the cluster of every point, shape (n,). The points may be new."""
         return self.clustering.centers.predict(self.lift(points)[0])
 
     def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
@@ -104,7 +140,7 @@ class SpectralModel(KeptAsFolder):
     def lift(self, points: ArrayLike, weights: ArrayLike | None = None) -> tuple[Floats, Floats]:
         """Return points with their degree as one more column, shape (n, d + 1), and weights times degree, shape (n,).
 
-        With them any function of the package works on the normalized kernel `clustering.kernel`.
+        With these, any function of the package works on the normalized kernel `clustering.kernel`.
         """
         array = check_points(points)
         check_same_dimension("points", array.shape[1], self.degrees.points.shape[1], "the degree sample")
@@ -117,12 +153,12 @@ class SpectralModel(KeptAsFolder):
         return replace(self, clustering=self.clustering.refit(k, **options))
 
     def to_files(self) -> dict[str, bytes]:
-        """Return the model as files by name, for storage that is not a local folder."""
+        """Return the content of the files by name, for storage that is not a local folder."""
         return {**self.clustering.to_files(), _DEGREES: self.degrees.to_parquet()}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> SpectralModel:
-        """Return the model that `to_files` gave, or raise FormatError."""
+        """Return the model that `to_files` wrote, or raise FormatError."""
         clustering = read_clustering(files)
         if not isinstance(clustering.kernel, Normalized):
             raise FormatError("This is not a spectral model. Load it with KernelKMeansModel.load.")
@@ -130,7 +166,7 @@ class SpectralModel(KeptAsFolder):
 
 
 def load_model(path: str | os.PathLike[str]) -> KernelKMeansModel | SpectralModel:
-    """Return the model of a folder, of whichever kind it is."""
+    """Return the model of points in a folder, k-means or spectral, or raise FormatError."""
     is_spectral = (Path(path) / _DEGREES).is_file()
     return SpectralModel.load(path) if is_spectral else KernelKMeansModel.load(path)
 
@@ -172,7 +208,7 @@ def fit_spectral(
 
     Notes
     -----
-    Costs O(n k) kernel evaluations beside the degrees, and O(n) memory.
+    Costs O(n k) kernel evaluations in addition to the degrees, and O(n) memory.
 
     Examples
     --------
@@ -189,15 +225,15 @@ def fit_spectral(
     own = None if weights is None else check_weights(weights, len(points))
     degrees = Degrees.estimate(points, kernel, weights=own, sample=degree_sample, seed=seed)
     lifted, volumes = degrees.lift(points.T, own)
-    coreset = build_coreset(lifted.T, k, Normalized(kernel), size, weights=volumes, seed=seed)
-    return SpectralModel.fit_coreset(coreset, k, degrees, n_init=n_init, max_iter=max_iter, seed=seed)
+    return SpectralModel.fit_lifted(lifted.T, volumes, k, size, degrees, n_init=n_init, max_iter=max_iter, seed=seed)
 
 
-def _with_own_degrees(coreset: Coreset, degrees: Degrees) -> Coreset:
-    """The coreset as a graph of its own: the same points and counts, each degree the sum of its own row.
+def _with_coreset_degrees(coreset: Coreset, degrees: Degrees) -> Coreset:
+    """Return the coreset with degrees against itself: the same points and counts, each degree the sum of its row.
 
-    A cut trades the similarity inside a cluster for its volume. With degrees from elsewhere the two do not fit: a point
-    that the sample missed would seem to keep more to itself than it has, and the best cut would be to cut it off.
+    A cut compares the similarity inside a cluster with its volume. If degrees came from another sample, the two would
+    not match: a point that the sample missed would seem to keep more than its whole volume, and the best cut would be
+    to cut it off.
     """
     points = np.ascontiguousarray(coreset.points[:, :-1])
     counts = coreset.weights / coreset.points[:, -1]

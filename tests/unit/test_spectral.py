@@ -70,6 +70,14 @@ def test_same_seed_same_result_and_input_unchanged():
     np.testing.assert_array_equal(fits[0].predict(points), fits[0].labels_)
 
 
+def test_a_fit_computes_every_degree_once(monkeypatch):
+    computed = []
+    plain = Degrees._of
+    monkeypatch.setattr(Degrees, "_of", lambda self, columns: computed.append(columns.shape[1]) or plain(self, columns))
+    kc.SpectralClustering(3, coreset_size=200, random_state=5).fit(some_points(3_000, 2))
+    assert sum(computed) == 3_000
+
+
 def test_an_outlier_has_a_degree_of_its_own():
     """No similarity to any other point in float64: its degree is K(x, x) over the total, and nothing overflows."""
     points = np.vstack([some_points(2_500, 2), [[1e6, 1e6]]])
