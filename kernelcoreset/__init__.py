@@ -1,5 +1,6 @@
 """Kernel clustering of data of any size, through coresets."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from kernelcoreset._version import __version__
@@ -88,22 +89,20 @@ __all__ = [
 ]
 
 
+# Imported on first use, because scikit-learn is an optional dependency.
+_ESTIMATORS = {
+    "GraphClustering": "kernelcoreset.estimators.graph",
+    "KernelKMeans": "kernelcoreset.estimators.kernel_kmeans",
+    "SpectralClustering": "kernelcoreset.estimators.spectral",
+    "StreamingKernelKMeans": "kernelcoreset.estimators.streaming",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Import the scikit-learn faces only when they are asked for: scikit-learn is an extra."""
-    if name == "KernelKMeans":
-        from kernelcoreset.estimators.kernel_kmeans import KernelKMeans
-
-        return KernelKMeans
-    if name == "GraphClustering":
-        from kernelcoreset.estimators.graph import GraphClustering
-
-        return GraphClustering
-    if name == "SpectralClustering":
-        from kernelcoreset.estimators.spectral import SpectralClustering
-
-        return SpectralClustering
-    if name == "StreamingKernelKMeans":
-        from kernelcoreset.estimators.streaming import StreamingKernelKMeans
-
-        return StreamingKernelKMeans
+    if name in _ESTIMATORS:
+        return getattr(importlib.import_module(_ESTIMATORS[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

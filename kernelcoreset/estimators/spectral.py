@@ -1,22 +1,24 @@
-"""The scikit-learn face of spectral clustering: SpectralClustering with fit, fit_predict and predict."""
+"""SpectralClustering with the API of scikit-learn: fit, fit_predict and predict."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from kernelcoreset.checks import Floats
-from kernelcoreset.estimators.kernel_kmeans import CoresetClusterer
+from kernelcoreset.estimators.base import CoresetClusterer, choose_kernel
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.spectral.degrees import DEGREE_SAMPLE, Degrees
 from kernelcoreset.spectral.model import SpectralModel
 
 
 class SpectralClustering(CoresetClusterer):
-    """Spectral clustering of any number of points, through a coreset; it labels new points too.
+    """Spectral clustering of any number of points, through a coreset; it can also label new points.
 
-    Minimises the normalized cut of the similarities K(x, y) as weighted kernel k-means of the normalized kernel:
-    linear in the number of points, where eigenvectors of all of them would be cubic.
+    Minimizes the normalized cut of the similarities K(x, y) as weighted kernel k-means of the normalized kernel. The
+    cost is linear in the number of points; eigenvectors of all points would be cubic.
 
     Parameters
     ----------
@@ -25,7 +27,7 @@ class SpectralClustering(CoresetClusterer):
         The similarity: positive semidefinite and at least 0 on the data. A kernel object, or a name as in
         `KernelKMeans`.
     sigma : float or {"median", "auto"}
-        Width of a kernel named by a string. A sharp one follows chains of neighbours; the median is smooth.
+        Width of a kernel named by a string. A small width follows chains of neighbors; the median is smooth.
     coreset_size : int
         Data with no more points than this is clustered whole.
     degree_sample : int or None
@@ -41,7 +43,7 @@ class SpectralClustering(CoresetClusterer):
         As the coreset estimates it; `normalized_cut` measures it on the points.
     kernel_ : Kernel
     model_ : SpectralModel
-        What to save, and what Spark's face reads too.
+        What to save. Spark reads it too.
     coreset_ : Coreset
         The last coordinate of its points is their degree.
     n_iter_, n_features_in_ : int
@@ -81,7 +83,7 @@ class SpectralClustering(CoresetClusterer):
         self.random_state = random_state
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
-        seed = self._choose_kernel(points, weights)
+        self.kernel_, seed = choose_kernel(self, points, weights)
         degrees = Degrees.estimate(points, self.kernel_, weights=weights, sample=self.degree_sample, seed=seed)
         # Degrees cost as much as labels, so the points are lifted once for both the coreset and the labels.
         lifted, volumes = degrees.lift(points.T, weights)
@@ -91,27 +93,27 @@ class SpectralClustering(CoresetClusterer):
         self.labels_ = self.model_.clustering.centers.predict(lifted.T)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model as a folder that `SpectralModel.load` and Spark's face read; nothing is pickled."""
-        self._fitted_model().save(path, overwrite=overwrite)
+        """Write the fitted model as a folder that `SpectralModel.load` and Spark read; nothing is pickled."""
+        check_is_fitted(self, "model_")
+        self.model_.save(path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SpectralClustering:
-        """Return an estimator with the model that `save` wrote; it predicts, and has no `labels_`."""
+        """Return an estimator with the model that `save` wrote. It can predict, but has no `labels_`."""
         model = SpectralModel.load(path)
         estimator = cls(n_clusters=model.k, kernel=model.kernel)
         estimator.model_, estimator.kernel_ = model, model.kernel
         estimator.n_features_in_ = model.degrees.points.shape[1]
         return estimator
 
-    def _fitted_model(self) -> SpectralModel:
-        return super()._fitted_model()  # type: ignore[no-any-return]
-
     @property
     def normalized_cut_(self) -> float:
         """The normalized cut of the solution, as the coreset estimates it."""
-        return self._fitted_model().normalized_cut
+        check_is_fitted(self, "model_")
+        return self.model_.normalized_cut
 
     @property
     def n_iter_(self) -> int:
         """Iterations of the best restart."""
-        return self._fitted_model().clustering.solution.n_iter
+        check_is_fitted(self, "model_")
+        return self.model_.clustering.solution.n_iter

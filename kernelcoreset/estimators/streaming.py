@@ -1,4 +1,4 @@
-"""Kernel k-means of a stream in one process: scikit-learn's partial_fit over a tree of coresets."""
+"""StreamingKernelKMeans with the API of scikit-learn: partial_fit over a tree of coresets."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from numpy.typing import ArrayLike
 from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import SettingError
-from kernelcoreset.estimators.kernel_kmeans import KernelKMeans
+from kernelcoreset.estimators.base import check_counts, check_input, choose_kernel
+from kernelcoreset.estimators.kernel_kmeans import KernelKMeans, labels_and_cost
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.models.tracking import refit_tracked
 
 
 class StreamingKernelKMeans(KernelKMeans):
-    """Kernel k-means of rows that come in batches, each seen once, in bounded memory.
+    """Kernel k-means of rows that arrive in batches, each seen once, in bounded memory.
 
-    `partial_fit` takes a batch into a `CoresetTree`. The clusters are found anew when labels are asked for and rows
-    have come since, or every `refit_every` batches; each time from where they were, so that clusters keep their
-    numbers while they keep their places. `fit` starts over with the rows it is given, and
-    `partial_fit` may go on from there.
+    `partial_fit` adds a batch to a `CoresetTree`. The clusters are computed again when labels are requested after new
+    rows, or every `refit_every` batches. Each fit starts from the clusters before it, so a cluster that stays in its
+    place keeps its number. `fit` forgets all earlier rows; `partial_fit` may add more after it.
 
     Parameters
     ----------
     n_clusters, kernel, sigma, coreset_size, z, n_init, max_iter, random_state
-        As in `KernelKMeans`. A sigma named by a rule is chosen from the first batch: let that be a typical one.
+        As in `KernelKMeans`. A rule for sigma uses the first batch alone, so that should be a typical one.
     refit_every : int, optional
-        Batches between two fits. With None, the default, every call that asks for labels sees all rows so far.
+        Batches between two fits. With None, the default, labels always take all rows so far into account.
 
     Attributes
     ----------
     tree_ : CoresetTree
         All rows so far.
     model_ : KernelKMeansModel
-        The current clusters, found now if they are due.
+        The current clusters, computed on access if rows have arrived since.
     n_batches_ : int
     labels_, inertia_
-        Of the rows given to `fit`; `partial_fit` keeps no rows to label.
+        Of the rows given to `fit`. `partial_fit` removes them, because it keeps no rows to label.
 
     Examples
     --------
@@ -81,9 +81,8 @@ class StreamingKernelKMeans(KernelKMeans):
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         self._start(points, weights, n_clusters, size)
-        self._take(points, weights)
-        self._refit()
-        self._measure(points, weights)
+        self._add_batch(points, weights)
+        self.labels_, self.inertia_ = labels_and_cost(self._refit(), points, weights)
 
     def partial_fit(
         self,
@@ -91,7 +90,7 @@ class StreamingKernelKMeans(KernelKMeans):
         y: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> StreamingKernelKMeans:
-        """Take in one more batch; the first call starts, later ones go on.
+        """Add one more batch.
 
         Parameters
         ----------
@@ -105,18 +104,18 @@ class StreamingKernelKMeans(KernelKMeans):
         self
         """
         is_first = not self.__sklearn_is_fitted__()
-        points, weights = self._checked(X, sample_weight, reset=is_first)
+        points, weights = check_input(self, X, sample_weight, reset=is_first)
         if self.refit_every is not None:
             check_count("refit_every", self.refit_every)
         if is_first:
-            self._start(points, weights, *self._checked_counts())
-        self._take(points, weights)
+            self._start(points, weights, *check_counts(self))
+        self._add_batch(points, weights)
         if self.refit_every is not None and self.n_batches_ % self.refit_every == 0:
             self._refit()
         return self
 
     @property
-    def model_(self) -> KernelKMeansModel:  # type: ignore[override] # the parent sets it, here it is found when due
+    def model_(self) -> KernelKMeansModel:  # type: ignore[override] # an attribute in the parent
         """The current clusters."""
         if self._model is None or (self.refit_every is None and self._seen_by_model < self.n_batches_):
             return self._refit()
@@ -127,16 +126,16 @@ class StreamingKernelKMeans(KernelKMeans):
 
     def _start(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         """Forget all rows and clusters, and choose the kernel."""
-        self._seed = self._choose_kernel(points, weights)
+        self.kernel_, self._seed = choose_kernel(self, points, weights)
         self.tree_ = CoresetTree(n_clusters, self.kernel_, size, z=self.z, seed=self._seed)
         self.n_batches_ = 0
         self._model: KernelKMeansModel | None = None
         self._seen_by_model = 0
 
-    def _take(self, points: Floats, weights: Floats | None) -> None:
+    def _add_batch(self, points: Floats, weights: Floats | None) -> None:
         self.tree_.add(points, weights)
         self.n_batches_ += 1
-        for name in ("labels_", "inertia_"):  # those of a fit before are of other rows
+        for name in ("labels_", "inertia_"):  # those of an earlier fit belong to other rows
             self.__dict__.pop(name, None)
 
     def _refit(self) -> KernelKMeansModel:
@@ -151,5 +150,5 @@ class StreamingKernelKMeans(KernelKMeans):
         self._seen_by_model = self.n_batches_
         return self._model
 
-    def _what_was_seen(self) -> str:
+    def _describe_data(self) -> str:
         return f"{self.tree_.n_rows:,} rows in {self.n_batches_:,} batches"

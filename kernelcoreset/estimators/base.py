@@ -1,0 +1,99 @@
+"""What the estimators of points share: checks of their input, the choice of the kernel, and labels by the model."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from kernelcoreset.checks import Floats, check_count
+from kernelcoreset.clustering.choosing import chosen_kernel
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.errors import SettingError
+from kernelcoreset.kernels import Kernel
+
+
+class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """An estimator with `n_clusters`, `kernel`, `sigma`, `coreset_size` and `random_state` whose fit sets `model_`."""
+
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:  # noqa: N803
+        """Find the clusters of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        points, weights = check_input(self, X, sample_weight)
+        n_clusters, size = check_counts(self)
+        if len(points) < n_clusters:
+            raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
+        self._fit(points, weights, n_clusters, size)
+        return self
+
+    @abstractmethod
+    def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
+        """Set `model_` and the other fitted attributes. Assumes validated input."""
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
+        """Return the cluster of every row of X, shape (n_samples,)."""
+        check_is_fitted(self)
+        return self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))  # type: ignore[no-any-return]
+
+    @property
+    def coreset_(self) -> Coreset:
+        """The coreset that the clusters were found on."""
+        check_is_fitted(self, "model_")
+        return self.model_.coreset  # type: ignore[no-any-return]
+
+
+def check_input(
+    estimator: CoresetClusterer,
+    X: ArrayLike,  # noqa: N803
+    sample_weight: ArrayLike | None,
+    *,
+    reset: bool = True,
+) -> tuple[Floats, Floats | None]:
+    """Return rows and weights as float64 arrays, checked as scikit-learn does.
+
+    Parameters
+    ----------
+    estimator : CoresetClusterer
+    X : array-like of shape (n_samples, n_features)
+    sample_weight : array-like of shape (n_samples,) or None
+    reset : bool
+        Whether to set `n_features_in_` from X, as a fit does, or to compare X with it.
+
+    Returns
+    -------
+    points : ndarray of shape (n_samples, n_features)
+    weights : ndarray of shape (n_samples,) or None
+    """
+    points = validate_data(estimator, X, dtype=np.float64, reset=reset, ensure_min_samples=1)
+    weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
+    return points, weights
+
+
+def check_counts(estimator: CoresetClusterer) -> tuple[int, int]:
+    """Return `n_clusters` and `coreset_size`, checked."""
+    n_clusters = check_count("n_clusters", estimator.n_clusters)
+    size = check_count("coreset_size", estimator.coreset_size)
+    if size < n_clusters:
+        raise SettingError(f"`coreset_size` must be at least n_clusters ({n_clusters}); got {size}.")
+    return n_clusters, size
+
+
+def choose_kernel(estimator: CoresetClusterer, points: Floats, weights: Floats | None) -> tuple[Kernel, int]:
+    """Return the kernel of a fit, with its width chosen from the points, and the seed of the fit."""
+    seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
+    return chosen_kernel(estimator.kernel, estimator.sigma, points, weights, seed), seed
