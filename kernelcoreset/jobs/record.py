@@ -11,23 +11,20 @@ import platform
 import re
 import sys
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pyarrow import fs
 
-from kernelcoreset.jobs.settings.sections import scheme_of
+from kernelcoreset.files.atomic import remove_file, write_file
+from kernelcoreset.files.paths import open_path
 from kernelcoreset.jobs.settings.settings import Settings
 
 log = logging.getLogger("kernelcoreset")
 
 _PACKAGES = ("kernelcoreset", "numpy", "numba", "pyarrow", "pandas", "pyspark")
-_file_system = fs.FileSystem.from_uri
 _SECRET = re.compile("secret|password|token|credential|access.?key|account.?key", re.IGNORECASE)
 
 
@@ -114,31 +111,10 @@ class RunRecord:
         failed_path = f"{self.path.removesuffix('.json')}.failed.json"
         path = self.path if error is None else failed_path
         content = json.dumps(self.to_dict(error), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        if scheme_of(path) == "file":
-            _write_local(local_path(path), content)
-            if error is None:
-                local_path(failed_path).unlink(missing_ok=True)
-        else:
-            # An object store shows a file only once it is whole, so it needs no temporary name.
-            system, place = _file_system(re.sub("^s3a:", "s3:", path))
-            with system.open_output_stream(place) as stream:
-                stream.write(content.encode())
+        write_file(*open_path(path), content.encode())
+        if error is None:
+            remove_file(*open_path(failed_path))
         return path
-
-
-def _write_local(path: Path, content: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        fresh.write_text(content, encoding="utf-8")
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)  # gone already unless something failed
-
-
-def local_path(path: str) -> Path:
-    """Return the place on this machine that a path of the scheme "file", or of none, names."""
-    return Path("/" + path.removeprefix("file:").lstrip("/")) if path.startswith("file:/") else Path(path)
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from kernelcoreset.coresets.recipe import leaf_size_of
 from kernelcoreset.errors import FormatError, SettingError
-from kernelcoreset.files.paths import Folder
+from kernelcoreset.files.folder import Folder
 from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels.kernel import Kernel

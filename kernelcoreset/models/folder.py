@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from kernelcoreset.errors import FormatError
+from kernelcoreset.files.atomic import write_folder
+from kernelcoreset.files.folder import Folder
+from kernelcoreset.files.paths import open_path
 
 ABOUT = "model.json"
 _FORMAT_VERSION = 1
@@ -94,32 +95,20 @@ def _checksum(about: Mapping[str, Any]) -> str:
 
 
 def _write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes], overwrite: bool) -> None:
-    target = Path(path)
-    if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} is there already. Pass overwrite=True, or choose another path.")
-    if target.exists() and not (target / ABOUT).is_file():
-        raise FileExistsError(f"{target} is there and is not a model; it is left alone. Choose another path.")
-    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    fresh.mkdir(parents=True)
-    try:
-        for name, content in files.items():
-            (fresh / name).write_bytes(content)
-        if target.exists():
-            old = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-            target.rename(old)
-            fresh.rename(target)
-            shutil.rmtree(old)
-        else:
-            fresh.rename(target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)  # gone already unless something failed
+    system, place = open_path(path)
+    if system.get_file_info(place).type != fs.FileType.NotFound:
+        if not overwrite:
+            raise FileExistsError(f"{path} is there already. Pass overwrite=True, or choose another path.")
+        if system.get_file_info(f"{place}/{ABOUT}").type != fs.FileType.File:
+            raise FileExistsError(f"{path} is there and is not a model; it is left alone. Choose another path.")
+    write_folder(system, place, files)
 
 
 def _read_folder(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, bytes]:
-    folder = Path(path)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"There is no model folder at {folder}.")
-    missing = [name for name in names if not (folder / name).is_file()]
+    folder = Folder(path)
+    if folder.system.get_file_info(folder.path).type != fs.FileType.Directory:
+        raise FileNotFoundError(f"There is no model folder at {path}.")
+    missing = [name for name in names if name not in folder.names()]
     if missing:
-        raise FormatError(f"{folder} is not a whole model: {' and '.join(missing)} missing. Save it again.")
-    return {name: (folder / name).read_bytes() for name in names}
+        raise FormatError(f"{path} is not a whole model: {' and '.join(missing)} missing. Save it again.")
+    return {name: folder.read(name) for name in names}

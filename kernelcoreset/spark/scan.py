@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType
 
 from kernelcoreset.errors import DataError
+from kernelcoreset.files.paths import decoded_path
 from kernelcoreset.spark.columns import Layout
 from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, leaf_row, leaf_schema, spare_collector
 
@@ -43,10 +43,10 @@ def local_files(frame: DataFrame) -> list[str] | None:
     """Return the local paths of the files a frame reads, sorted; None where any is not a plain local Parquet file."""
     files = []
     for address in frame.inputFiles():
-        parts = urlparse(address)
-        if parts.scheme not in ("", "file") or not parts.path.endswith(".parquet"):
+        path = decoded_path(address)
+        if path is None or not path.name.endswith(".parquet"):
             return None
-        files.append(unquote(parts.path))
+        files.append(str(path))
     return sorted(files) or None
 
 

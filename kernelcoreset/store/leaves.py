@@ -15,7 +15,8 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.errors import ConflictError, DataError, FormatError
-from kernelcoreset.files.paths import Folder, is_temporary
+from kernelcoreset.files.atomic import is_temporary
+from kernelcoreset.files.folder import Folder
 from kernelcoreset.store.key_tree import LEAST_SHARE, Leaf, Node, digest, grow
 from kernelcoreset.store.manifest import Manifest, load, manifest_name, newest, versions
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from kernelcoreset.errors import ConflictError, FormatError, SettingError
-from kernelcoreset.files.paths import Folder
+from kernelcoreset.files.folder import Folder
 
 _FORMAT_VERSION = 1
 _NAME = re.compile(r"manifest-(\d+)\.json")

@@ -17,7 +17,7 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import ConflictError, DataError, SettingError
-from kernelcoreset.files.paths import Folder
+from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.store.leaves import (
     LEAVES,

@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from kernelcoreset.files.paths import Folder
+from kernelcoreset.files.folder import Folder
 from kernelcoreset.spark.jobs import batch as pipeline
 from kernelcoreset.spark.jobs import stream as streaming
 from kernelcoreset.spark.jobs import update

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import kernelcoreset as kc
-from kernelcoreset.files import paths as files
+from kernelcoreset.files import atomic
 from kernelcoreset.store import key_tree
 
 KERNEL = kc.Gaussian(sigma=1.0)
@@ -87,7 +87,7 @@ class Death:
 
     def arm(self):
         sys.addaudithook(self.hear)
-        files.open = self.open_file
+        atomic.open = self.open_file
         # A killed process loses nothing that it has written: only a power cut would, and syncing takes long.
         os.fsync = lambda _: self.step()
 

@@ -360,7 +360,7 @@ def test_arrow_errors_while_writing_a_failure_do_not_hide_it(config, batch, caps
     def no_file_system(uri):
         raise pa.ArrowInvalid("no such store")
 
-    monkeypatch.setattr("kernelcoreset.jobs.record._file_system", no_file_system)
+    monkeypatch.setattr("kernelcoreset.jobs.record.open_path", no_file_system)
     failing_with(batch, DataError("first trouble"))
     assert cli.run_main(["--config", config, "--set", "run.record=s3://b/r.json"]) == 3
     assert "no such store" in capsys.readouterr().err

@@ -73,16 +73,17 @@ def test_a_file_address_is_a_local_path(tmp_path):
 
 
 def test_another_scheme_goes_through_pyarrow(tmp_path, monkeypatch):
-    """No object store is at hand: a folder stands in for the bucket, everything after the address is real."""
-    asked = []
+    """A folder takes the place of the bucket; everything after the address is real."""
 
-    def from_uri(uri):
-        asked.append(uri)
-        return fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), uri.rpartition("/")[2]
+    def open_path(path):
+        assert path.startswith("s3a://bucket/")
+        return fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), path.rpartition("/")[2]
 
-    monkeypatch.setattr("kernelcoreset.jobs.record._file_system", from_uri)
+    monkeypatch.setattr("kernelcoreset.jobs.record.open_path", open_path)
+    record_at("s3a://bucket/out.run.json").write(ZeroDivisionError("by zero"))
+    assert os.listdir(tmp_path) == ["out.run.failed.json"]
     record_at("s3a://bucket/out.run.json").write()
-    assert asked == ["s3://bucket/out.run.json"]
+    assert os.listdir(tmp_path) == ["out.run.json"]
     assert json.loads((tmp_path / "out.run.json").read_text())["status"] == "done"
 
 

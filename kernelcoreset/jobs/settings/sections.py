@@ -11,9 +11,8 @@ from typing import Any
 
 from kernelcoreset.checks import check_at_least, check_count, check_positive
 from kernelcoreset.errors import SettingError
+from kernelcoreset.files.paths import SCHEMES, is_known
 
-# Schemes pyarrow can write to; elsewhere the run record stays in the working directory.
-RECORD_SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 # Read by Spark before any line of Python runs: set in a settings file they would be silently ignored.
 _TOO_LATE = (
     "spark.master",
@@ -210,17 +209,10 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         check_texts("run", self, "record")
-        if self.record is not None and scheme_of(self.record) not in RECORD_SCHEMES:
+        if self.record is not None and not is_known(self.record):
             raise SettingError(
-                f"`run.record` must be a local path or start with one of {', '.join(RECORD_SCHEMES)}; "
-                f"got {self.record!r}."
+                f"`run.record` must be a local path or start with one of {', '.join(SCHEMES)}; got {self.record!r}."
             )
-
-
-def scheme_of(path: str) -> str:
-    """Return the scheme of a path, "file" where it has none."""
-    scheme, colon, _ = path.partition(":/")
-    return scheme if colon else "file"
 
 
 def set_field(section: Any, name: str, value: Any) -> None:

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from kernelcoreset.checks import closest_name
 from kernelcoreset.errors import KernelCoresetError, SettingError
+from kernelcoreset.files.paths import is_known
 from kernelcoreset.jobs.settings.rows import InputSettings, OutputSettings
 from kernelcoreset.jobs.settings.sections import (
-    RECORD_SCHEMES,
     CertificateSettings,
     ClusterSettings,
     CoresetSettings,
@@ -26,7 +26,6 @@ from kernelcoreset.jobs.settings.sections import (
     RunSettings,
     SparkSettings,
     SpectralSettings,
-    scheme_of,
 )
 from kernelcoreset.jobs.settings.store import StoreSettings, StreamSettings, UpdateSettings
 from kernelcoreset.kernels import Kernel
@@ -193,7 +192,7 @@ class Settings:
             return self.run.record
         place = self.get(beside) if beside else self.output.path or self.output.table
         place = (place or self.spark.app_name).rstrip("/")
-        if scheme_of(place) not in RECORD_SCHEMES:
+        if not is_known(place):  # only Spark can write there: the record stays in the working directory
             place = place.rpartition("/")[2]
         return f"{place}.run.json"
 

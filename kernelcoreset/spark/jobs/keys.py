@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote, unquote, urlparse
+from urllib.parse import quote, unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.files.paths import path_within
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.columns import quoted
 from kernelcoreset.spark.jobs.batch import Input
@@ -95,9 +96,7 @@ class KeyedInput:
 
     def key_of_file(self, path: str) -> str:
         """Return the key of a local file."""
-        return self._key_of(
-            self._encoded_root + quote(path, safe=_SAFE).partition(urlparse(self._encoded_root).path)[2]
-        )
+        return self._key_of(self._encoded_root + quote(path, safe=_SAFE).partition(path_within(self._encoded_root))[2])
 
     # --- by file -----------------------------------------------------------------------------------------------------
 
@@ -146,7 +145,7 @@ class KeyedInput:
         path = str(self.settings.input.path)
         pattern = _PATTERN.search(path)
         base = path if pattern is None else path[: pattern.start()].rpartition("/")[0]
-        base = quote(urlparse(base).path or base, safe=_SAFE).strip("/").removeprefix("./")
+        base = quote(path_within(base) or base, safe=_SAFE).strip("/").removeprefix("./")
         address: str = min(row["address"] for row in self._files)
         place = address.find(f"/{base}/")
         if place < 0:  # one file, which is its own input

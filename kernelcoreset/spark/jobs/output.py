@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import shutil
-import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from pyarrow import fs
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from kernelcoreset.errors import SettingError
-from kernelcoreset.files.paths import open_path
-from kernelcoreset.jobs.record import local_path
+from kernelcoreset.files.atomic import new_folder
+from kernelcoreset.files.paths import local_path, open_path
 from kernelcoreset.jobs.settings.rows import OutputSettings
-from kernelcoreset.jobs.settings.sections import scheme_of
 from kernelcoreset.spark.columns import quoted
 
 _FILE_FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")
@@ -30,7 +27,7 @@ def check_output(spark: SparkSession, settings: OutputSettings) -> None:
     """Refuse what would fail at the very end, before any work is done."""
     if settings.mode != "error":
         return
-    folder = _local(settings.path)
+    folder = None if settings.path is None else local_path(settings.path)
     if folder is not None and folder.exists():
         raise SettingError(f"`output.path` is there already: {settings.path}. Set output.mode to overwrite or append.")
     if settings.table is not None and spark.catalog.tableExists(settings.table):
@@ -48,10 +45,11 @@ def write_output(frame: DataFrame, settings: OutputSettings) -> None:
     if settings.table is not None:
         _write_table(frame, settings, settings.table)
         return
-    folder = _local(settings.path)
+    folder = None if settings.path is None else local_path(settings.path)
     was_there = folder is not None and folder.exists()
     if settings.mode == "overwrite" and folder is not None and was_there and settings.format != "delta":
-        _replace_folder(folder, _writer(frame, settings))
+        with new_folder(folder) as fresh:
+            _writer(frame, settings).mode("error").save(str(fresh.absolute()))
         return
     writer = _writer(frame, settings)
     if settings.mode == "overwrite-partitions":
@@ -105,21 +103,6 @@ def _condition(partition: Mapping[str, str], joint: str) -> str:
     return joint.join(f"{quoted(name)} = '{text}'" for name, text in texts.items())
 
 
-def _replace_folder(folder: Path, writer: DataFrameWriter) -> None:
-    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-    old = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-    try:
-        writer.mode("error").save(str(fresh.absolute()))
-        folder.rename(old)
-        fresh.rename(folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)  # gone already unless something failed
-        if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)
-        elif old.exists():
-            old.rename(folder)
-
-
 def _write_table(frame: DataFrame, settings: OutputSettings, table: str) -> None:
     spark = frame.sparkSession
     if settings.mode == "overwrite-partitions" and settings.partition_by and not spark.catalog.tableExists(table):
@@ -151,8 +134,3 @@ def _overwrite_partitions(frame: DataFrame, table: str) -> None:
 def _writer(frame: DataFrame, settings: OutputSettings) -> DataFrameWriter:
     writer = frame.write.format(settings.format).options(**settings.options)
     return writer.partitionBy(*settings.partition_by) if settings.partition_by else writer
-
-
-def _local(path: str | None) -> Path | None:
-    """The folder on this machine that a path names, or None where it is elsewhere."""
-    return local_path(path) if path is not None and scheme_of(path) == "file" else None

@@ -22,11 +22,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from kernelcoreset.coresets.build import merge_coresets
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import DataError, SettingError
-from kernelcoreset.files.paths import open_path
+from kernelcoreset.files.paths import is_known, open_path
 from kernelcoreset.jobs import store_model as upkeep
 from kernelcoreset.jobs.record import RunRecord, log
 from kernelcoreset.jobs.settings.rows import InputSettings, OutputSettings
-from kernelcoreset.jobs.settings.sections import RECORD_SCHEMES, scheme_of
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.jobs.settings.store import AVAILABLE_NOW
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
@@ -307,7 +306,7 @@ def _checked_state(settings: Settings) -> StreamState:
             f"The store at {settings.store.path} belongs to the checkpoint {state.checkpoint}; the settings say "
             f"{checkpoint}: its rows would count twice. Use the old checkpoint, or another store.path."
         )
-    if scheme_of(checkpoint) not in RECORD_SCHEMES:  # only Spark can look there
+    if not is_known(checkpoint):  # only Spark can look there
         return state
     system, place = open_path(checkpoint)
     offsets = system.get_file_info(fs.FileSelector(f"{place}/offsets", allow_not_found=True))

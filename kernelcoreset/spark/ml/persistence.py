@@ -14,6 +14,7 @@ from pyspark.ml.util import MLReader, MLWriter
 
 from kernelcoreset import __version__
 from kernelcoreset.errors import FormatError
+from kernelcoreset.files.atomic import write_folder
 from kernelcoreset.files.paths import open_path
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel as LocalModel
@@ -47,12 +48,7 @@ class _FolderWriter(MLWriter):
                     f"{path} is there and is not a saved model; it is left alone. Choose another path."
                 )
         files = {_METADATA: self._metadata().encode(), "metadata/_SUCCESS": b"", **self._files()}
-        if system.get_file_info(folder).type != fs.FileType.NotFound:
-            system.delete_dir(folder)
-        for name, content in files.items():
-            system.create_dir(f"{folder}/{name}".rpartition("/")[0], recursive=True)
-            with system.open_output_stream(f"{folder}/{name}") as stream:
-                stream.write(content)
+        write_folder(system, folder, files)
 
     def _files(self) -> dict[str, bytes]:
         return {}
