@@ -54,7 +54,8 @@ def find_store(settings: Settings, job: str) -> CoresetStore | None:
         store = CoresetStore.open(str(settings.store.path))
     except FileNotFoundError:
         return None
-    owner = store.state.get("job", job)
+    state = store.state
+    owner = state.get("job", job)
     if owner != job:
         raise SettingError(
             f"The store at {store.path} is kept by the job {owner}; {job} needs one of its own. Set another store.path."
@@ -69,10 +70,10 @@ def find_store(settings: Settings, job: str) -> CoresetStore | None:
     if settings.kernel.sigma_rule is None:  # a width chosen from the data was chosen when the store was made
         wanted["kernel"] = settings.kernel.build().to_dict()
     of_state = {"features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
-    wanted |= {name: value for name, value in of_state.items() if name in store.state}
+    wanted |= {name: value for name, value in of_state.items() if name in state}
     for name, value in wanted.items():
         if name in of_state:
-            found = store.state[name]
+            found = state[name]
         else:
             found = store.kernel.to_dict() if name == "kernel" else getattr(store, name)
         if found != value:

@@ -83,6 +83,19 @@ def test_a_stream_in_two_sittings(config, capsys):
     assert np.mean(model.predict(points_of(0, 100)) == [first[i] for i in range(100)]) > 0.95
 
 
+def test_the_state_is_read_once_per_micro_batch(config, monkeypatch):
+    state, reads = kc.CoresetStore.state, []
+    monkeypatch.setattr(kc.CoresetStore, "state", property(lambda store: reads.append(store) or state.fget(store)))
+    counts = []
+    for numbers in ([0], [1], [2, 3, 4]):
+        for number in numbers:
+            put_file(number)
+        reads.clear()
+        assert run() == 0
+        counts.append(len(reads))
+    assert counts[2] - counts[1] == 2  # two more micro-batches
+
+
 def test_bad_rows_and_batches_without_good_ones(config, capsys):
     put_file(0)
     put_file(1, bad=5)

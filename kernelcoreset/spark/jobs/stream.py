@@ -161,33 +161,37 @@ class BatchTaker:
         layout = layout_of(frame, wanted.features, wanted.weight_col, wanted.id_col)
         # Kept from batch to batch, so that another writer in between is noticed.
         self._store = self._store or upkeep.find_store(self.settings, JOB)
-        known = self._dimension()
-        layout = replace(layout, dimension=known) if known is not None else with_dimension(frame, layout)
+        # Read once per micro-batch; every step below gives back what it has made of it.
+        state = StreamState.of(self._store)
+        model = None if self._store is None else self._model_of(self._store, state)
+        layout = (
+            with_dimension(frame, layout) if model is None else replace(layout, dimension=model.coreset.points.shape[1])
+        )
         if self._store is None:
             self._store = upkeep.make_store(self.settings, kernel_of(frame, layout, self.settings))
-        state = StreamState.of(self._store)
         if batch > state.batch + 1 and state.batch >= 0:
             raise DataError(
                 f"Micro-batch {batch} follows {state.batch} in the store at {self._store.path}: those between are "
-                "missing. The checkpoint has gone on without this store; start both anew."
+                "missing. The checkpoint went on without this store. Start again with a new checkpoint and a new store."
             )
         if batch > state.batch:
-            self._take_in(self._store, frame, layout, batch)
-        self._fit_if_due(self._store)
-        model = self._current_model(self._store)
+            state = self._take_in(self._store, state, frame, layout, batch)
+        model = self._fit_if_due(self._store, state, model)
         if model is not None:
             self._write(frame, layout, model, batch)
 
     # --- leaves ------------------------------------------------------------------------------------------------------
 
-    def _take_in(self, store: CoresetStore, frame: DataFrame, layout: Layout, batch: int) -> None:
+    def _take_in(
+        self, store: CoresetStore, state: StreamState, frame: DataFrame, layout: Layout, batch: int
+    ) -> StreamState:
+        """Commit the leaf of a micro-batch, and return the state with it."""
         key = key_of(0, batch, batch)
         settings = leaf_settings_of(self.settings, store.kernel, layout)
         settings = replace(settings, recipe=settings.recipe.varied(seed=store.leaf_seed(key)))
         found = gather(leaves_by_spark(frame, settings), settings)
         if self.settings.input.bad_rows == "fail":
             refuse_bad_rows(found.bad, found.rows)
-        state = StreamState.of(store)
         good = found.rows - found.bad.rows
         state = replace(
             state,
@@ -201,24 +205,23 @@ class BatchTaker:
             leaf = LeafUpdate(_one_leaf(found, store, settings), rows=good)
             put, expired = compacted(store, key, leaf, self.settings.stream.fan_in)
         upkeep.keep_state(store, self.settings, JOB, state, put=put, expire=expired)
-
-    def _dimension(self) -> int | None:
-        found = None if self._store is None else self._current_model(self._store)
-        return None if found is None else found.coreset.points.shape[1]
+        return state
 
     # --- model -------------------------------------------------------------------------------------------------------
 
-    def _fit_if_due(self, store: CoresetStore) -> None:
-        state, wanted = StreamState.of(store), self.settings.stream
+    def _fit_if_due(
+        self, store: CoresetStore, state: StreamState, before: KernelKMeansModel | None
+    ) -> KernelKMeansModel | None:
+        """Return the model to label with: the one before, or a new one if it is time for it."""
+        wanted = self.settings.stream
         if not any(store.info(key)["points"] for key in store.keys()):  # noqa: SIM118
-            return
+            return before
         fit = upkeep.plain_fit(self.settings)
-        before = self._current_model(store)
         is_due = before is None or state.fit != fit or state.batch - state.fit_batch >= wanted.refit_batches
         if wanted.refit_minutes is not None and state.batch > state.fit_batch:
             is_due = is_due or time.time() - state.fit_time >= 60 * wanted.refit_minutes
         if not is_due:
-            return
+            return before
         tracked, state = upkeep.fit_store(store, self.settings, state, before, fit)
         state = replace(state, fit_batch=state.batch, fit_time=time.time(), moved=tracked.moved)
         upkeep.keep_state(store, self.settings, JOB, state)
@@ -226,9 +229,11 @@ class BatchTaker:
         log.info("micro-batch %d: model %d, moved %s", state.batch, state.run, tracked.moved)
         upkeep.remove_old_models(store, state)
         store.vacuum(older_than=_KEPT_SECONDS)
+        return tracked.model
 
-    def _current_model(self, store: CoresetStore) -> KernelKMeansModel | None:
-        name = StreamState.of(store).model
+    def _model_of(self, store: CoresetStore, state: StreamState) -> KernelKMeansModel | None:
+        """The model that the state names, read from the store only if it is not the one at hand."""
+        name = state.model
         if name is not None and (self._model is None or self._model[0] != name):
             found = upkeep.read_model(store, name)
             self._model = None if found is None else (name, found)
