@@ -19,17 +19,11 @@ from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import ConflictError, DataError, SettingError
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels.kernel import Kernel
-from kernelcoreset.store.leaves import (
-    LEAVES,
-    LeafUpdate,
-    Merger,
-    Recent,
-    read_leaf,
-    refuse_unlike,
-    unused_files,
-    write_leaf,
-)
-from kernelcoreset.store.manifest import Manifest, base_of_change, commit, newest, plain, versions
+from kernelcoreset.store.commit import base_of_change, commit
+from kernelcoreset.store.leaves import LEAVES, LeafUpdate, read_leaf, refuse_unlike, write_leaf
+from kernelcoreset.store.manifest import Manifest, newest, plain, versions
+from kernelcoreset.store.nodes import Merger, Recent
+from kernelcoreset.store.vacuum import unused_files
 
 __all__ = ["CoresetStore", "LeafUpdate"]
 

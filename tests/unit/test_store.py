@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import kernelcoreset as kc
-from kernelcoreset.store import key_tree, leaves, manifest
+from kernelcoreset.store import key_tree, manifest, nodes
 from tests.cases import some_points
 from tests.stores import DAYS, KERNEL, day, filled, new_store, same
 
-REDUCE = leaves.reduce_union
+REDUCE = nodes.reduce_union
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_one_changed_key_merges_its_path_alone(tmp_path, monkeypatch):
     store = new_store(tmp_path / "store", size=5, leaf_size=5)
     store.change({f"day {i}": kc.Coreset(some_points(5, 2, seed=i), np.ones(5)) for i in range(400)})
     merges = []
-    monkeypatch.setattr("kernelcoreset.store.leaves.reduce_union", lambda *a, **o: merges.append(o) or REDUCE(*a, **o))
+    monkeypatch.setattr("kernelcoreset.store.nodes.reduce_union", lambda *a, **o: merges.append(o) or REDUCE(*a, **o))
     store.result()
     assert len(merges) > 200 / 8
     merges.clear()
@@ -106,7 +106,7 @@ def test_exponential_decay_keeps_the_cached_nodes(tmp_path, monkeypatch):
     expected = sum(100 * 0.9 ** (12 - i) for i in range(1, 13))
     assert decayed.weights.sum() == pytest.approx(expected, rel=1e-7)
     made = []
-    monkeypatch.setattr("kernelcoreset.store.leaves.reduce_union", lambda *a, **o: made.append(o) or REDUCE(*a, **o))
+    monkeypatch.setattr("kernelcoreset.store.nodes.reduce_union", lambda *a, **o: made.append(o) or REDUCE(*a, **o))
     later = store.result(weight_of=lambda key: 0.9 ** (13 - int(key[-2:])))
     assert not made
     np.testing.assert_allclose(later.weights, 0.9 * decayed.weights, rtol=1e-7)

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import fs
 
 import kernelcoreset as kc
-from kernelcoreset.store import key_tree, leaves, manifest
+from kernelcoreset.store import commit, key_tree, manifest, nodes
 from tests.stores import DAYS, day, filled, new_store, same
 
 
@@ -71,7 +71,7 @@ def test_a_writer_that_stood_still_for_many_versions_is_told(tmp_path, monkeypat
 
     def late(name, content):
         other = kc.CoresetStore.open(tmp_path / "store")
-        for i in range(manifest.KEPT + 1):
+        for i in range(commit.KEPT + 1):
             other.change(state={"batch": i})
         return create(name, content)
 
@@ -187,7 +187,7 @@ def test_a_disk_without_links(tmp_path, monkeypatch):
 
 
 def test_what_was_read_lately_is_kept_within_bounds():
-    recent, made = leaves.Recent(most_numbers=100), []
+    recent, made = nodes.Recent(most_numbers=100), []
 
     def read(name, rows):
         def make():
