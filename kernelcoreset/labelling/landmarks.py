@@ -20,6 +20,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.kernels import program as operations
@@ -283,7 +284,9 @@ def compress(kernel: Kernel, centers: SparseCenters, span: Span) -> Landmarks:
     gram = evaluator_of(kernel).block(as_columns(points), points)
     # Row t of `lower` holds the coordinates of landmark t, so b @ lower are the coordinates of the center.
     lower = np.tril(coordinates[:, pivots].T)
-    factors = np.linalg.solve(lower.T, coordinates @ centers.coefficients.T).T.astype(np.float64)
+    products = coordinates @ centers.coefficients.T
+    # In C order, so that bounds are the same to the last bit whatever order scipy returns.
+    factors = np.ascontiguousarray(solve_triangular(lower, products, lower=True, trans="T", check_finite=False)).T
     noise = kernel_noise(kernel, points.shape[1])
     basis, span_rounding = _basis(lower, gram, noise)
     return Landmarks(
