@@ -1,4 +1,4 @@
-"""What may come in: points, weights, ids and numbers, checked once at the public door."""
+"""Checks of user input: points, weights, ids and parameters. Public functions check once, inner code relies on it."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def check_columns(wanted: Mapping[str, Sequence[str]], existing: Sequence[str]) 
 
 
 def check_seed(seed: Any) -> int:
-    """Return a seed as a whole number of at least 0, so that the same call can be made again."""
+    """Return a seed as a whole number of at least 0. There is no random default, so every call can be repeated."""
     return check_count("seed", seed, least=0, remedy="Any whole number will do; the same one gives the same result.")
 
 
 def check_points(points: ArrayLike, name: str = "points", *, allow_empty: bool = False) -> Floats:
-    """Return `points` as a float64 array of shape (n, d), n >= 1, d >= 1, all finite. Never changes its input.
+    """Return `points` as a finite float64 array of shape (n, d), n >= 1, d >= 1. Never changes its input.
 
-    Read-only, Fortran-ordered, float32, integer and non-contiguous arrays are taken; no copy is made of float64.
+    Accepts read-only, Fortran-ordered, float32, integer and non-contiguous arrays. float64 arrays are not copied.
     """
     array = as_numeric(points, name)
     if array.ndim != 2:
@@ -119,7 +119,7 @@ def check_points(points: ArrayLike, name: str = "points", *, allow_empty: bool =
 
 
 def check_same_dimension(name: str, found: int, expected: int, whose: str) -> None:
-    """Refuse points of another dimension than what they are used with."""
+    """Raise DataError if points do not have as many columns as what they are used with."""
     if found != expected:
         raise DataError(
             f"`{name}` must have {expected} columns like {whose}; got {found}. Use the same columns in the same order."
@@ -127,12 +127,12 @@ def check_same_dimension(name: str, found: int, expected: int, whose: str) -> No
 
 
 def check_weights(weights: ArrayLike | None, n: int, name: str = "weights", *, allow_all_zero: bool = False) -> Floats:
-    """Return weights of shape (n,), finite, at least 0 and not all 0; ones where there are none."""
+    """Return weights of shape (n,), finite, at least 0 and not all 0. The default is 1 for every point."""
     if weights is None:
         return np.ones(n)
     array = as_numeric(weights, name)
     if array.shape != (n,):
-        raise DataError(f"`{name}` must have shape ({n},), one number a point; got shape {array.shape}.")
+        raise DataError(f"`{name}` must have shape ({n},), one number per point; got shape {array.shape}.")
     bad = ~np.isfinite(array) | (array < 0)
     if bad.any():
         first = int(np.argmax(bad))
@@ -146,16 +146,16 @@ def check_weights(weights: ArrayLike | None, n: int, name: str = "weights", *, a
         raise DataError(f"`{name}` must not all be 0; got {n} zeros. A point of weight 0 is never sampled.")
     if not math.isfinite(total):
         raise DataError(f"`{name}` must have a finite sum; got {total}. Divide them all by a constant.")
-    return np.require(array, requirements=["C", "W"])  # the form compiled loops are made for
+    return np.require(array, requirements=["C", "W"])  # the layout that the loops are compiled for
 
 
 def check_ids(ids: ArrayLike | None, n: int) -> NDArray[Any] | None:
-    """Return ids of shape (n,), of any plain type, or None."""
+    """Return ids of shape (n,), integers, strings or bytes, or None if there are none."""
     if ids is None:
         return None
     array = np.asarray(ids)
     if array.shape != (n,):
-        raise DataError(f"`ids` must have shape ({n},), one a point; got shape {array.shape}.")
+        raise DataError(f"`ids` must have shape ({n},), one id per point; got shape {array.shape}.")
     if array.dtype == object:
         kinds = sorted({type(value).__name__ for value in array})
         if kinds not in ([], ["str"], ["int"], ["bytes"]):
@@ -165,14 +165,14 @@ def check_ids(ids: ArrayLike | None, n: int) -> NDArray[Any] | None:
 
 
 def check_key(key: Any) -> str:
-    """Return the key of a partition if it is a text."""
+    """Return the key of a partition if it is a string that is not empty."""
     if not isinstance(key, str) or not key:
-        raise SettingError(f"`key` must be a text that is not empty; got {key!r}. Use str(...) of it.")
+        raise SettingError(f"`key` must be a string that is not empty; got {key!r}. Use str(key).")
     return key
 
 
 def check_factor(key: str, factor: Any) -> float:
-    """Return the factor of a key's weights if it is a finite number of at least 0."""
+    """Return the factor by which a key's weights are multiplied, if it is a finite number of at least 0."""
     try:
         number = float(factor)
     except (TypeError, ValueError):
@@ -189,16 +189,16 @@ def _number(name: str, value: Any, rule: str) -> float:
 
 
 def as_numeric(values: ArrayLike, name: str) -> Floats:
-    """Return `values` of any shape as float64, without a copy where they are; refuse ragged and non-numeric ones."""
+    """Return `values` of any shape as float64, without a copy if they are already; refuse ragged and other input."""
     try:
         array = np.asarray(values)
-    except ValueError as error:  # numpy's own words for lists of different lengths
+    except ValueError as error:  # numpy's message for lists of different lengths
         raise DataError(
             f"`{name}` must be rectangular: every row needs the same number of columns ({error})."
         ) from None
     if array.dtype.kind not in "fiub":
         try:
-            # Decimals and numbers read as objects are fine; None becomes NaN and is named with its row later.
+            # Decimals and numbers stored as objects are fine. None becomes NaN, which is reported with its row later.
             if array.dtype.kind != "O":
                 raise TypeError
             array = array.astype(np.float64)
@@ -210,7 +210,7 @@ def as_numeric(values: ArrayLike, name: str) -> Floats:
 
 
 def _refuse_bad_rows(array: Floats, name: str) -> None:
-    """Name the first row with a NaN or an infinity. The sum is finite for nearly all good input, and is cheap."""
+    """Raise DataError for NaN or infinity and name the first bad row. A finite sum, which is cheap, means none."""
     with np.errstate(over="ignore", invalid="ignore"):
         if math.isfinite(float(array.sum())):
             return

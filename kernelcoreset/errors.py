@@ -1,25 +1,25 @@
-"""What can go wrong, by whose hand it can be mended. Every message says name, rule, value and remedy."""
+"""The errors this package raises on purpose, by what to change. A message gives name, rule, value and remedy."""
 
 
 class KernelCoresetError(ValueError):
-    """Base of every error this package raises on purpose."""
+    """Base class of every error this package raises on purpose."""
 
 
 class SettingError(KernelCoresetError):
-    """A parameter is out of its range or unknown: change the call."""
+    """A parameter is unknown or out of its range. Change the call or the settings."""
 
 
 class DataError(KernelCoresetError):
-    """Points, weights or ids cannot be used: change the data."""
+    """Points, weights or ids cannot be used. Change the data."""
 
 
 class KernelError(KernelCoresetError):
-    """A kernel cannot be evaluated on these points, or is not a kernel: change the kernel or scale the data."""
+    """The kernel cannot be evaluated on these points, or is not a kernel. Change the kernel or scale the data."""
 
 
 class FormatError(KernelCoresetError):
-    """A file or plain-data form is damaged, foreign, or from a newer version."""
+    """A file or plain-data form is damaged, of another kind, or written by a newer version of this package."""
 
 
 class ConflictError(KernelCoresetError):
-    """Somebody else changed the same thing meanwhile: look at what is there now, and try again."""
+    """Another process changed the same thing in the meantime. Read the current state and try again."""

@@ -1,1 +1,1 @@
-"""From points to a coreset: a small weighted subset that keeps the clustering cost of every set of centers."""
+"""From points to a coreset: a small weighted subset that preserves the clustering cost of every set of centers."""

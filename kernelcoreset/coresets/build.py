@@ -1,4 +1,4 @@
-"""The public doors: a coreset from points, by size or by error, and one coreset from many."""
+"""The entry points: `build_coreset` from points, by size or by error, and `merge_coresets` from several coresets."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ def build_coreset(
     seed: int = 0,
     draw: str = "ordered",
 ) -> Coreset:
-    """Return a weighted subset of `points` that keeps the cost of every k centers.
+    """Return a weighted subset of `points` that preserves the cost of every set of k centers.
 
-    The cost of centers C is sum_x w_x min_c dist(x, c)^z with the kernel's distance. For every C it is kept within
-    1 +- epsilon with high probability, epsilon falling with the size and independent of the number of points. The
-    estimate of every cost is unbiased for a given `size`.
+    The cost of centers C is sum_x w_x min_c dist(x, c)^z with the kernel's distance. With high probability the cost of
+    the coreset is within a factor 1 +- epsilon of it for every C. epsilon falls with the size and does not depend on
+    the number of points. For a given `size` the cost of the coreset is an unbiased estimate.
 
     Parameters
     ----------
     points : array-like of shape (n, d)
-        Finite numbers. Never changed.
+        Finite numbers. Not modified.
     k : int
-        Number of centers the coreset is for; it serves every smaller number too.
+        Number of centers the coreset is for. It also works for any smaller number.
     kernel : Kernel
     size : int, optional
-        Number of points drawn, at least k. The coreset has at most that many: equal picks are one point. Give `size`
-        or `eps`. If there are no more points than `size`, the points themselves (of positive weight) are the coreset.
+        Number of draws, at least k. The coreset has at most that many points: a point drawn twice is kept once. Give
+        either `size` or `eps`. If no more than `size` points have a positive weight, they are the coreset.
     eps : float, optional
-        Largest measured error wanted, between 0 and 1: the smallest size whose error on random and adversarial
-        center sets meets it. `settings["measured_error"]` says what was measured.
+        Largest acceptable error, between 0 and 1. The smallest size whose measured error on random and adversarial
+        center sets is within it is used. `settings["measured_error"]` is the error that was measured.
     theory : bool
-        With `eps`: the paper's iterated Algorithm 1 with its worst-case number of draws instead. That number is
-        astronomical in practice (3e8 for eps = 0.1, k = 5), so the result is nearly always the input itself;
-        `settings["theory_draws"]` and `settings["theory_note"]` say so.
+        With `eps`: use the paper's iterated Algorithm 1 with its worst-case number of draws instead. In practice that
+        number is very large (3e8 for eps = 0.1, k = 5), so the result is nearly always the input itself; see
+        `settings["theory_draws"]` and `settings["theory_note"]`.
     z : float
         At least 1; 2 is k-means, 1 is k-median.
     weights : array-like of shape (n,), optional
-        At least 0; a point of weight 0 is never drawn.
+        At least 0. A point of weight 0 is never drawn.
     ids : array-like of shape (n,), optional
-        Ids of the rows, kept with the points.
+        Ids of the rows. The coreset keeps those of its points.
     seed : int
-        Same seed, same input, same coreset.
+        The same seed and input give the same coreset.
     draw : {"ordered", "iid", "uniform"}
-        How points are drawn: "ordered" has the smallest error, "iid" is the paper's, "uniform" its baseline.
+        How points are drawn. "ordered" has the smallest error, "iid" is the paper's method, "uniform" its baseline.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def build_coreset(
 
     Notes
     -----
-    Costs O(n k) kernel evaluations and O(n) memory beside the input.
+    Takes O(n k) kernel evaluations, and O(n) memory in addition to the input.
 
     Examples
     --------
@@ -88,14 +88,14 @@ def build_coreset(
     recipe = Recipe(k, kernel, k if size is None else size, z=z, draw=draw, seed=seed)
     points = check_points(points)
     weights = check_weights(weights, len(points))
-    own_ids = check_ids(ids, len(points))
+    ids = check_ids(ids, len(points))
     if size is not None:
-        return reduce_points(points, weights, own_ids, recipe)
+        return reduce_points(points, weights, ids, recipe)
     eps = check_positive("eps", eps)
     if eps >= 1.0:
-        raise SettingError(f"`eps` must be between 0 and 1; got {eps:g}. 0.05 means every cost within 5 %.")
+        raise SettingError(f"`eps` must be between 0 and 1; got {eps:g}. 0.05 keeps every cost within 5 %.")
     find = by_theory if theory else by_measured_error
-    return find(points, weights, own_ids, eps, recipe)
+    return find(points, weights, ids, eps, recipe)
 
 
 def merge_coresets(
@@ -108,15 +108,15 @@ def merge_coresets(
     seed: int = 0,
     draw: str = "ordered",
 ) -> Coreset:
-    """Return one coreset that stands for all that the given ones stand for.
+    """Return one coreset of all the points that the given coresets represent.
 
-    The union of coresets is a coreset of the union; if it has more than `size` points it is reduced once.
+    The union of coresets is a coreset of the union. If it has more than `size` points, it is reduced once.
 
     Parameters
     ----------
     coresets : sequence of Coreset
-        At least one that is not empty, all of one dimension, all with ids or none. Where their settings are known,
-        they must have been built for the same kernel and z, and for at least k clusters.
+        At least one must not be empty. All must have the same dimension, and all or none must have ids. Those with
+        settings must have been built with the same kernel and z, and for at least k clusters.
     k, kernel, size, z, seed, draw
         As in `build_coreset`.
 
@@ -136,8 +136,8 @@ def merge_coresets(
     recipe = Recipe(k, kernel, size, z=z, draw=draw, seed=seed)
     for coreset in coresets:
         check_mergeable(coreset, recipe)
-    # A draw from a draw is only unbiased if their random numbers are independent, also where a user gives one seed to
-    # all: each further merge has random numbers of its own.
+    # A draw from a draw is only unbiased if their random numbers are independent, also if a user gives the same seed
+    # to all. So each further merge has random numbers of its own.
     merges = 1 + max((coreset.settings.get("merges", 0) for coreset in coresets), default=0)
     merge_seed = int(np.random.SeedSequence([recipe.seed, merges]).generate_state(1, np.uint64)[0])
     merged = reduce_union(coresets, recipe.varied(seed=merge_seed))
@@ -155,6 +155,6 @@ def check_mergeable(coreset: Coreset, recipe: Recipe) -> None:
         raise SettingError(f"A merge needs one z; got z={z:g} for a coreset built with z={settings['z']:g}.")
     if settings.get("k", k) < k:
         raise SettingError(
-            f"A coreset built for k={settings['k']} serves that many centers or fewer; got k={k}. "
+            f"A coreset built for k={settings['k']} works for that many centers or fewer; got k={k}. "
             "Build the coresets again with the larger k."
         )

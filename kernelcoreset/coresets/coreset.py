@@ -19,13 +19,13 @@ from kernelcoreset.errors import DataError, FormatError
 
 _FORMAT_VERSION = 1
 _METADATA_KEY = b"kernelcoreset"
-# Coordinates are all different: a dictionary or a compression makes the file slower and no smaller.
+# Coordinates rarely repeat: dictionaries and compression make the file slower to read and no smaller.
 _PARQUET: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
 
 
 @dataclass(frozen=True, eq=False)
 class Coreset:
-    """A weighted set of points that stands for a much larger one. Immutable.
+    """A weighted set of points that represents a much larger one. Immutable.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class Coreset:
     weights : array-like of shape (s,)
         Above 0 and finite.
     ids : array-like of shape (s,), optional
-        Ids of the original rows, to join the coreset back to its table.
+        Ids of the original rows, to join the coreset with its table.
     settings : mapping, optional
-        Plain data saying how it was built: k, z, kernel, size, draw, seed.
+        How it was built, as plain data: k, z, kernel, size, draw, seed.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Coreset:
         return Coreset, (self.points, self.weights, self.ids, dict(self.settings))
 
     def to_arrow(self) -> pa.Table:
-        """Return a table with the columns point, weight and, where there are ids, id; settings in its metadata.
+        """Return a table with the columns point, weight and, if there are ids, id. Its metadata holds the settings.
 
         Examples
         --------
@@ -118,7 +118,7 @@ class Coreset:
         if points.null_count or weights.null_count or (lengths != about["dimension"]).any():
             raise FormatError(
                 f"A coreset table must hold {about['dimension']} coordinates and a weight in every row; "
-                "it has gaps. It is damaged: build it again."
+                "some are missing. It is damaged: build it again."
             )
         ids = table["id"].to_numpy() if "id" in table.column_names else None
         return Coreset(
@@ -129,11 +129,11 @@ class Coreset:
         )
 
     def write_parquet(self, path: str | PathLike[str]) -> None:
-        """Write the coreset as one Parquet file, its settings in the schema's metadata."""
+        """Write the coreset as one Parquet file, with the settings in the schema's metadata."""
         pq.write_table(self.to_arrow(), path, **_PARQUET)
 
     def to_bytes(self) -> bytes:
-        """Return what `write_parquet` writes, for storage that is not a local file.
+        """Return the bytes that `write_parquet` writes, for storage that is not a local file.
 
         Examples
         --------
@@ -146,10 +146,10 @@ class Coreset:
 
     @staticmethod
     def from_bytes(content: bytes, name: str = "This") -> Coreset:
-        """Return the coreset that `to_bytes` gave; `name` is what an error calls it."""
+        """Return the coreset that `to_bytes` wrote. Error messages call it `name`."""
         try:
             file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
-            table = file.read(use_threads=False)  # a coreset is too small to share out
+            table = file.read(use_threads=False)  # a coreset is too small for threads
         except (pa.ArrowInvalid, pa.ArrowIOError) as error:
             raise FormatError(_unreadable(name, error)) from None
         return Coreset.from_arrow(table)

@@ -1,8 +1,6 @@
-"""How good a coreset is: the largest relative error of its cost over many center sets."""
+"""The quality of a coreset: the largest relative error of its cost over many center sets."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,14 +16,12 @@ from kernelcoreset.checks import (
     check_seed,
     check_weights,
 )
+from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.seeding import seed_pivots
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes
-
-if TYPE_CHECKING:
-    from kernelcoreset.coresets.coreset import Coreset
 
 KINDS = ("uniform", "spread", "crowded")
 
@@ -49,7 +45,7 @@ def empirical_error(
     Parameters
     ----------
     points : array-like of shape (n, d)
-        The data the coreset stands for.
+        The data the coreset was built from.
     coreset : Coreset
     k : int
         Centers in a set.
@@ -59,16 +55,16 @@ def empirical_error(
     weights : array-like of shape (n,), optional
     seed : int
     center_sets : array-like of shape (m, k, d), optional
-        Sets of your own instead, such as those of `draw_center_sets`.
+        Center sets to use instead of random ones, such as those of `draw_center_sets`.
 
     Returns
     -------
     float
-        A set whose cost is 0 on the data counts 0 where the coreset agrees, and infinity where it does not.
+        For a set whose cost on the data is 0, the error is 0 if the coreset's cost is 0 too, else infinity.
 
     Notes
     -----
-    Costs (n + s) * k * n_center_sets kernel evaluations and a bounded amount of memory.
+    Takes (n + s) * k * n_center_sets kernel evaluations and a bounded amount of memory; s is the coreset's size.
 
     Examples
     --------
@@ -89,7 +85,7 @@ def empirical_error(
 
 
 def relative_errors(truth: Floats, estimate: Floats) -> Floats:
-    """|estimate - truth| / truth, 0 where both are 0."""
+    """Return |estimate - truth| / truth, 0 where both are 0."""
     gap = np.abs(estimate - truth)
     with np.errstate(divide="ignore"):
         return np.divide(gap, truth, out=np.zeros_like(gap), where=gap > 0)
@@ -129,22 +125,15 @@ def center_set_costs(
     weights = check_weights(weights, len(points))
     sets = as_numeric(center_sets, "center_sets")
     if sets.ndim != 3 or 0 in sets.shape:
-        raise DataError(f"`center_sets` must have shape (m, k, d), none of them 0; got {sets.shape}.")
+        raise DataError(f"`center_sets` must have shape (m, k, d) with no dimension 0; got {sets.shape}.")
     check_same_dimension("center_sets", sets.shape[2], points.shape[1], "`points`")
     centers = check_points(sets.reshape(-1, sets.shape[2]), "center_sets")
     costs = np.zeros(len(sets))
     evaluator = evaluator_of(kernel)
-    passes.center_set_costs(
-        evaluator.distances,
-        evaluator_of(kernel).cloud(as_columns(points)),
-        weights,
-        evaluator_of(kernel).rows(centers),
-        sets.shape[1],
-        z,
-        costs,
-    )
+    cloud, rows = evaluator.cloud(as_columns(points)), evaluator.rows(centers)
+    passes.center_set_costs(evaluator.distances, cloud, weights, rows, sets.shape[1], z, costs)
     if not np.isfinite(costs).all():
-        raise evaluator_of(kernel).overflow("the clustering cost")
+        raise evaluator.overflow("the clustering cost")
     return costs
 
 
@@ -159,7 +148,7 @@ def draw_center_sets(
     weights: ArrayLike | None = None,
     seed: int = 0,
 ) -> Floats:
-    """Return center sets to test a coreset with, each of k points of the data.
+    """Return center sets to measure a coreset with, each of k points of the data.
 
     Parameters
     ----------
@@ -167,8 +156,8 @@ def draw_center_sets(
     k : int
     kernel : Kernel
     kind : {"uniform", "spread", "crowded"}
-        "uniform" as in the paper; "spread" by D^z sampling, near an optimal solution; "crowded" all inside one
-        cluster of a seeding with k pivots, far from it.
+        "uniform": drawn uniformly, as in the paper. "spread": drawn by D^z sampling, so close to an optimal solution.
+        "crowded": drawn from a single cluster of a seeding with k pivots, so far from an optimal solution.
     n_center_sets : int
     z : float
     weights : array-like of shape (n,), optional
@@ -197,11 +186,11 @@ def draw_center_sets(
         return points[generator.integers(len(points), size=(count, k))]
     cloud = evaluator_of(kernel).cloud(as_columns(points))
     sets = np.empty((count, k, points.shape[1]))
-    for own in sets:
+    for centers in sets:
         seeding = seed_pivots(kernel, cloud, weights, k, z, generator)
-        if kind == "spread":  # fewer pivots than k where the data has fewer distinct points
-            own[:] = points[np.resize(seeding.pivots, k)]
+        if kind == "spread":  # there are fewer pivots than k if the data has fewer distinct points
+            centers[:] = points[np.resize(seeding.pivots, k)]
         else:
             cluster = seeding.nearest[generator.choice(len(points), p=weights / weights.sum())]
-            own[:] = points[generator.choice(np.flatnonzero(seeding.nearest == cluster), size=k)]
+            centers[:] = points[generator.choice(np.flatnonzero(seeding.nearest == cluster), size=k)]
     return sets

@@ -1,4 +1,4 @@
-"""Balanced halving: of each neighbouring pair one point stays, so chosen that clustering costs hardly change."""
+"""Balanced halving: of each pair of neighbours one point is kept, chosen so that clustering costs hardly change."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ _MOST_SWEEPS = 10
 
 
 def halve(recipe: Recipe, points: Floats, weights: Floats, halvings: int, generator: np.random.Generator) -> Indices:
-    """Return the positions of the points that stay after `halvings` halvings, each at twice its weight before.
+    """Return the indices of the points that are kept after `halvings` halvings. Each halving doubles their weights.
 
-    Points must come in an order in which neighbours are alike. Keeping one of a pair (a, b) at double weight
-    changes the cost of centers C by +-(w_a f_C(a) - w_b f_C(b)); the signs of all pairs are chosen together so that
-    these changes cancel for many random center sets at once. Turning the coin of the first pair turns every sign, so
-    each point stays with probability exactly 1/2 and every cost is kept in expectation. Assumes validated input.
+    Neighbours in the order of the points should be similar. Keeping one of a pair (a, b) at double weight changes the
+    cost of centers C by +-(w_a f_C(a) - w_b f_C(b)), where f_C is the cost of a point. The signs of all pairs are
+    chosen together, so that these changes cancel for many random center sets at once. Turning the coin of the first
+    pair turns every sign, so each point is kept with probability exactly 1/2 and every cost is right in expectation.
+    Assumes validated input.
 
     Parameters
     ----------
@@ -47,9 +48,9 @@ def halve(recipe: Recipe, points: Floats, weights: Floats, halvings: int, genera
 
 
 def _sampled_costs(recipe: Recipe, points: Floats, weights: Floats, generator: np.random.Generator) -> Floats:
-    """Each point's share of the cost of random center sets: shape (m, sets), every column summing to 1 (or 0).
+    """Each point's share of the cost of random center sets: shape (m, sets). Every column sums to 1, or to 0.
 
-    The sets are drawn from a few landmarks, spaced evenly along the order, so m * landmarks kernel values do.
+    The sets are drawn from a few landmarks, evenly spaced along the order, so m * landmarks kernel values are enough.
     """
     count = max(_LANDMARKS, 4 * recipe.k)
     landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)]
@@ -90,10 +91,10 @@ def _add_multiple(a: Floats, factor: float, b: Floats) -> None:
 
 @compiled()
 def _keep_one_of_each_pair(kept: Indices, costs: Floats, coins: Floats, most_sweeps: int) -> Indices:
-    """Choose signs that make the sum of sign * (costs[a] - costs[b]) over the pairs (a, b) small, and keep by sign.
+    """Choose signs that make the sum over pairs (a, b) of sign * (costs[a] - costs[b]) small; keep a for +, b for -.
 
-    Greedy from the largest difference on, then single signs are turned while that helps. A coin decides only where the
-    sum so far says nothing, as for the first pair.
+    Greedy, starting with the largest difference; then single signs are turned as long as that helps. A coin decides
+    only if the sum so far favours neither sign, as for the first pair.
     """
     pairs = len(kept) // 2
     differences = np.empty((pairs, costs.shape[1]))
@@ -110,14 +111,15 @@ def _keep_one_of_each_pair(kept: Indices, costs: Floats, coins: Floats, most_swe
     for _ in range(most_sweeps):
         turned = 0
         for i in range(pairs):
-            # Turning sign i changes |total|^2 by -4 sign <total, d> + 4 |d|^2; beyond rounding, to end for sure.
+            # Turning sign i changes |total|^2 by -4 sign <total, d> + 4 |d|^2.
+            # The margin for rounding makes sure that the sweeps end.
             if signs[i] * _dot(total, differences[i]) > norms[i] * (1.0 + 1e-12):
                 _add_multiple(total, -2.0 * signs[i], differences[i])
                 signs[i] = -signs[i]
                 turned += 1
         if turned == 0:
             break
-    stays = np.empty(pairs, dtype=np.int64)
+    chosen = np.empty(pairs, dtype=np.int64)
     for i in range(pairs):
-        stays[i] = kept[2 * i] if signs[i] > 0.0 else kept[2 * i + 1]
-    return stays
+        chosen[i] = kept[2 * i] if signs[i] > 0.0 else kept[2 * i + 1]
+    return chosen

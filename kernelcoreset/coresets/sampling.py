@@ -1,11 +1,11 @@
-"""Importance sampling: from distances to probabilities, from probabilities to a weighted sample.
+"""Importance sampling: from distances to probabilities, and from probabilities to a weighted sample.
 
-Three ways to draw, all unbiased: a point drawn with probability p carries the weight w / (p N).
+There are three draws. All are unbiased: a point drawn with probability p has the weight w / (p N).
 
-- `iid`: independent draws by the paper's sensitivities, the reference.
-- `uniform`: independent draws by weight alone, the paper's baseline.
-- `ordered`: evenly spaced draws along an order in which neighbours in the feature space are neighbours in the order,
-  more of them than wanted, and then balanced halving (`balancing`) down to the size wanted.
+- `iid`: independent draws with the paper's sensitivities as probabilities.
+- `uniform`: independent draws with probabilities by weight alone, the paper's baseline.
+- `ordered`: evenly spaced draws along an order that keeps neighbours in the feature space together. More points are
+  drawn than wanted, then balanced halving (`halving`) reduces them to the wanted size.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from kernelcoreset.kernels.loops.passes import Cloud
 Indices = NDArray[np.int64]
 
 _PIVOTS_PER_CLUSTER = 4
-# Shares of cost, cell and plain weight in the probabilities of the ordered draw: p is at least a constant times the
-# sensitivity with 4k pivots, so the worst case is a constant factor off. The mixture was the best of those measured.
+# Shares of cost, cell weight and weight in the probabilities of the ordered draw. p is at least a constant times the
+# sensitivity with 4k pivots, so the worst case is worse by a constant factor only. Best mixture of those measured.
 _SHARES = (0.1, 0.6, 0.3)
 _BUCKETS_PER_CELL = 256
 _MOST_BUCKETS = 65_536
 _LIMITS_FROM = 8_192  # points whose keys set the limits between buckets
 _SEARCHED_TOGETHER = 256
-_MOST_BALANCED = 32_768  # draws that are balanced at most: bounds the memory and the time of halving
+_MOST_BALANCED = 32_768  # largest number of draws to halve: bounds the memory and the time of halving
 
 
 def draw_sample(columns: Floats, weights: Floats, recipe: Recipe, *, refine: bool = True) -> tuple[Indices, Floats]:
@@ -51,7 +51,7 @@ def draw_sample(columns: Floats, weights: Floats, recipe: Recipe, *, refine: boo
     indices : ndarray of shape (m,), m <= recipe.size
         Ascending and distinct.
     weights : ndarray of shape (m,)
-        Above 0. Equal picks are one point, their weights added.
+        Above 0. A point drawn several times is kept once, with the sum of its weights.
     """
     generator = np.random.default_rng(recipe.seed)
     kernel, size = recipe.kernel, recipe.size
@@ -72,12 +72,12 @@ def draw_sample(columns: Floats, weights: Floats, recipe: Recipe, *, refine: boo
 
 
 def _halvings(size: int) -> int:
-    """Three halvings, fewer where that would balance too many draws."""
+    """Three halvings, or fewer if that would be too many draws."""
     return max(h for h in range(4) if h == 0 or size << h <= _MOST_BALANCED)
 
 
 def merge_picks(picks: Indices, pick_weights: Floats) -> tuple[Indices, Floats]:
-    """Equal picks as one point with their weights added."""
+    """Return distinct picks in ascending order, each with the sum of its weights."""
     indices, place = np.unique(picks, return_inverse=True)
     return indices, np.bincount(place, pick_weights).astype(np.float64, copy=False)
 
@@ -90,14 +90,15 @@ def sensitivities(
 ) -> Floats:
     """Return cost_share w d^z / cost + cell_share w / (P W(cell)) + weight_share w / W, scaled to sum 1.
 
-    With shares 1, P and 0 these are the paper's sensitivities. Written over `seeding.distances` to save memory.
+    P is the number of pivots. With shares 1, P and 0 these are the paper's sensitivities. Overwrites
+    `seeding.distances` to save memory.
     """
     cells = len(seeding.pivots)
     cell_weights = _cell_weights(seeding.nearest, weights, cells)
     by_cell = np.divide(cell_share / cells, cell_weights, out=np.zeros(cells), where=cell_weights > 0)
     by_cell += weight_share / cell_weights.sum()
     by_cost = cost_share / seeding.cost if seeding.cost > 0 else 0.0
-    # The cost shares of all points add up to 1, and so do the weights of a cell over its weight.
+    # Summed over all points, the cost term gives 1, and so does the term of each cell before the division by P.
     scale = 1.0 / (cost_share * (seeding.cost > 0) + cell_share * np.count_nonzero(cell_weights) / cells + weight_share)
     _mix(seeding.distances, seeding.nearest, weights, scale * by_cost, scale * by_cell)
     return seeding.distances
@@ -113,7 +114,7 @@ def _cell_weights(nearest: NDArray[np.int32], weights: Floats, cells: int) -> Fl
 
 @compiled(fastmath={"contract"})
 def _mix(distances: Floats, nearest: NDArray[np.int32], weights: Floats, by_cost: float, by_cell: Floats) -> None:
-    """In place of the distances w (by_cost d + by_cell[cell])."""
+    """Replace each distance d by w (by_cost d + by_cell[cell])."""
     for i in range(len(distances)):
         distances[i] = weights[i] * (by_cost * distances[i] + by_cell[nearest[i]])
 
@@ -125,7 +126,7 @@ def _draw_independently(
     probabilities: Floats, weights: Floats, size: int, generator: np.random.Generator
 ) -> tuple[Indices, Floats]:
     cumulative = np.cumsum(probabilities)
-    # A point of probability 0 has no interval of its own: `side="right"` steps over it.
+    # A point of probability 0 has an empty interval, which `side="right"` skips.
     picks = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
     picks = np.minimum(picks, int(np.flatnonzero(probabilities)[-1]))
     return picks, weights[picks] / (probabilities[picks] * size)
@@ -134,10 +135,10 @@ def _draw_independently(
 def _draw_along_order(
     recipe: Recipe, cloud: Cloud, weights: Floats, size: int, generator: np.random.Generator
 ) -> tuple[Indices, Floats]:
-    """`size` draws, in order, evenly spaced along it: one uniform number decides them all.
+    """Draw `size` points evenly spaced along an order, and return them in that order. One uniform number decides all.
 
-    The order goes from cell to cell of 4k pivots and inside a cell by the distance to the pivot drawn next. It is
-    kept as buckets, a few thousand in all, so nothing is sorted.
+    The order goes through the cells of 4k pivots, and inside a cell by the distance to the pivot that was drawn next.
+    It is represented by a few thousand buckets, so nothing is sorted.
     """
     count = _PIVOTS_PER_CLUSTER * recipe.k
     seeding = seed_pivots(recipe.kernel, cloud, weights, count, recipe.z, generator, batched=True)
@@ -149,7 +150,7 @@ def _draw_along_order(
 
 
 def _bucket_limits(seeding: Seeding) -> Floats:
-    """Lower limits of each cell's buckets, quantiles of a sample of its points: shape (cells, buckets)."""
+    """Lower limits of the buckets of each cell, quantiles of a sample of its points: shape (cells, buckets)."""
     cells = len(seeding.pivots)
     buckets = _BUCKETS_PER_CELL
     while buckets > 2 and cells * buckets > _MOST_BUCKETS:
@@ -160,31 +161,31 @@ def _bucket_limits(seeding: Seeding) -> Floats:
     keys, ends = keys[by_cell], np.searchsorted(nearest[by_cell], np.arange(cells + 1))
     limits = np.full((cells, buckets), np.inf)
     for c in range(cells):
-        own = keys[ends[c] : ends[c + 1]]
-        if len(own):
-            limits[c] = own[np.arange(buckets) * len(own) // buckets]
+        cell_keys = keys[ends[c] : ends[c + 1]]
+        if len(cell_keys):
+            limits[c] = cell_keys[np.arange(buckets) * len(cell_keys) // buckets]
     return limits
 
 
 @compiled()
 def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats) -> None:
-    """Turn every point's cell c into its place in the order, c * buckets + bucket.
+    """Replace the cell c of every point by its place in the order, c * buckets + bucket.
 
-    Odd cells count their buckets backwards, so that the end of one cell lies next to the beginning of the other.
+    Odd cells number their buckets backwards, so that the end of one cell is next to the similar end of the next.
     """
     buckets = limits.shape[1]
     flat = limits.ravel()
     places = np.empty(_SEARCHED_TOGETHER, dtype=np.uint32)
     for low in range(0, len(nearest), _SEARCHED_TOGETHER):
         cells = nearest[low : low + _SEARCHED_TOGETHER]
-        own_keys = keys[low : low + _SEARCHED_TOGETHER]
+        chunk_keys = keys[low : low + _SEARCHED_TOGETHER]
         for i in range(len(cells)):
             places[i] = cells[i] * buckets
         step = np.uint32(buckets >> 1)
-        while step > 0:  # binary search of many points in step, without a branch, so that it vectorises
+        while step > 0:  # binary search for many points at once, without a branch, so that it vectorises
             for i in range(len(cells)):
                 further = places[i] + step
-                places[i] = further if flat[further] <= own_keys[i] else places[i]
+                places[i] = further if flat[further] <= chunk_keys[i] else places[i]
             step >>= np.uint32(1)
         for i in range(len(cells)):
             forward = np.int64(places[i])
@@ -193,9 +194,9 @@ def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats) ->
 
 @compiled()
 def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int, size: int, offset: float) -> Indices:
-    """The points where the running sum of p, taken place after place, passes (j + offset) / size, j = 0 .. size - 1.
+    """Return the points where the running sum of p along the places passes (j + offset) / size, j = 0 .. size - 1.
 
-    Two passes in the order of the rows: the mass of every place, then every place's own running sum.
+    Two passes in the order of the rows: the first sums p per place, the second keeps a running sum per place.
     """
     running = np.zeros(n_places)
     last_of = np.full(n_places, -1)
@@ -223,7 +224,7 @@ def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int,
             beyond = int(np.ceil(after * scale - offset))
             for j in range(max(first, 0), min(beyond, size)):
                 picks[j] = i
-    # Rounding may leave a crossing unseen between two places: the neighbour after it serves, at the end the last point.
+    # Rounding may hide a crossing between two places: then the next pick is used, or at the end the last point.
     for j in range(size - 1, -1, -1):
         if picks[j] < 0:
             picks[j] = last

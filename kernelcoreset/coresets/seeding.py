@@ -1,4 +1,4 @@
-"""D^z sampling: pivots that are spread over the data, and every point's distance to the nearest of them."""
+"""D^z sampling: pivots spread over the data, and the distance of every point to its nearest pivot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelcoreset.kernels.loops.tiles import TILE
 
 
 class Seeding(NamedTuple):
-    """Pivots, and where every point stands to them."""
+    """Pivots, and the distances of all points to them."""
 
     pivots: NDArray[np.int64]
     """Indices of the pivots, in the order they were drawn."""
@@ -26,7 +26,7 @@ class Seeding(NamedTuple):
     nearest: NDArray[np.int32]
     """Position in `pivots` of the nearest pivot, shape (n,)."""
     onward: Floats
-    """distance^z to the pivot drawn after the nearest one (0 where there is none), shape (n,)."""
+    """distance^z to the pivot drawn after the nearest one (0 if there is none), shape (n,)."""
     cost: float
     """Weighted sum of `distances`."""
 
@@ -43,7 +43,7 @@ def seed_pivots(
 ) -> Seeding:
     """Draw pivots, the first by weight, the others by weight times distance^z to the pivots so far (Algorithm 3).
 
-    Stops early, with fewer pivots, when every point of positive weight is at distance zero. Assumes validated input.
+    Stops early, with fewer pivots, if every point of positive weight is at distance 0. Assumes validated input.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def seed_pivots(
     z : float
     generator : numpy Generator
     batched : bool
-        Whether to draw as many pivots at once as there are already, so that the points are read from memory a few
-        times instead of once a pivot. One by one, as the paper has it, by default.
+        Whether each step doubles the number of pivots, so that the points are read from memory log2(count) times.
+        By default each step draws one pivot, as in the paper.
 
     Returns
     -------
@@ -67,17 +67,17 @@ def seed_pivots(
     evaluator = evaluator_of(kernel)
     nearest = np.zeros(n, dtype=np.int32)
     onward = np.zeros(n)
-    tile_costs = np.add.reduceat(weights, np.arange(0, n, TILE))
     best = np.ones(n)  # so that the first draw is by weight alone
+    tile_costs = np.add.reduceat(weights, np.arange(0, n, TILE))
     pivots = fresh = pick(best, weights, tile_costs, generator.random(1))
     best.fill(np.inf)
+    found = passes.NearestPivots(best, nearest, onward, tile_costs)
     while True:
-        rows = evaluator_of(kernel).rows(cloud.columns[:, fresh].T)
-        first = len(pivots) - len(fresh)
-        passes.update_nearest(evaluator.distances, cloud, rows, first, z, weights, best, nearest, onward, tile_costs)
+        rows = evaluator.rows(cloud.columns[:, fresh].T)
+        passes.update_nearest(evaluator.distances, cloud, weights, rows, len(pivots) - len(fresh), z, found)
         cost = float(tile_costs.sum())
         if not np.isfinite(cost):
-            raise evaluator_of(kernel).overflow("the clustering cost")
+            raise evaluator.overflow("the clustering cost")
         if len(pivots) >= count or cost <= 0.0:
             return Seeding(pivots, best, nearest, onward, cost)
         wanted = min(len(pivots), count - len(pivots)) if batched else 1
@@ -87,15 +87,15 @@ def seed_pivots(
 
 @compiled()
 def pick(best: Floats, weights: Floats, tile_costs: Floats, uniforms: Floats) -> NDArray[np.int64]:
-    """For each uniform number, the point where the running sum of weight * best first passes that share of all.
+    """Return, for each uniform number u, the point where the running sum of weight * best passes u times the total.
 
-    Only the tile that holds the answer is walked point by point. A point without mass is never picked.
+    Only the tile that holds the answer is searched point by point. A point with weight * best = 0 is never picked.
     """
     picked = np.empty(len(uniforms), dtype=np.int64)
     total = tile_costs.sum()
     for u in range(len(uniforms)):
         left = uniforms[u] * total
-        tile = 0  # rounding may carry `left` past the end: then the last tile with mass serves
+        tile = 0  # rounding may move `left` past the end: then the last tile with a positive cost is used
         for t in range(len(tile_costs)):
             if tile_costs[t] > 0.0:
                 tile = t

@@ -1,4 +1,4 @@
-"""How many points a wanted error takes: by the theory's worst case, or measured."""
+"""The size of a coreset for a wanted error: by the worst-case bound of the theory, or by measurement."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _CENTER_SETS = 100  # of each kind
 
 
 def theory_draws(eps: float, k: int, z: float, n: int) -> float:
-    """Return the paper's number of draws, eps^-4 2^(2z) z k^2 log(k)^2 log(n), with its constant taken as 1."""
+    """Return the paper's number of draws, eps^-4 2^(2z) z k^2 log(k)^2 log(n), with the constant taken as 1."""
     log_k = max(1.0, math.log(k))
     return float(eps**-4 * 2 ** (2 * z) * z * k**2 * log_k**2 * max(1.0, math.log(n)))
 
 
 def by_theory(points: Floats, weights: Floats, ids: NDArray[Any] | None, eps: float, recipe: Recipe) -> Coreset:
-    """Algorithm 1: reduce again and again, until the number of points no longer falls. Assumes validated input."""
+    """Algorithm 1 of the paper: reduce until the number of points no longer falls. Assumes validated input."""
     current = Coreset(points[weights > 0], weights[weights > 0], None if ids is None else ids[weights > 0])
     n, k, z = len(current), recipe.k, recipe.z
     first_draws = math.ceil(theory_draws(eps / max(1.0, math.log(n)) ** 0.25, k, z, n))
@@ -50,11 +50,11 @@ def by_theory(points: Floats, weights: Floats, ids: NDArray[Any] | None, eps: fl
 
 
 def by_measured_error(points: Floats, weights: Floats, ids: NDArray[Any] | None, eps: float, recipe: Recipe) -> Coreset:
-    """The smallest size whose measured error meets eps. Assumes validated input.
+    """Return a coreset of the smallest size whose measured error is at most eps. Assumes validated input.
 
-    One big coreset is drawn from the points and stands for them: every smaller one is drawn from it and measured
-    against it, so the points are read once. Only if eps is so small that a quarter of the big one does not do is a
-    bigger one drawn; at the latest the points themselves do.
+    A large coreset is drawn from the points as a reference. Smaller ones are drawn from it and measured against it, so
+    the points are read once. Only if a quarter of the reference is not enough, a larger reference is drawn. The last
+    reference is the points themselves. `recipe.size` is the smallest size that is tried.
     """
 
     def drawn_from(source: Coreset, size: int) -> Coreset:
@@ -67,7 +67,7 @@ def by_measured_error(points: Floats, weights: Floats, ids: NDArray[Any] | None,
         is_whole = len(reference) == np.count_nonzero(weights)
         measure = _Measure(reference, recipe)
         largest = len(reference) if is_whole else len(reference) // 4
-        low, high = recipe.size - 1, min(max(2 * k, 32), largest)  # low fails, as far as anyone knows; high is tried
+        low, high = recipe.size - 1, min(max(2 * k, 32), largest)  # low counts as too small, high is tried next
         while high < largest and measure(drawn_from(reference, high)) > eps:
             low, high = high, min(2 * high, largest)
         if measure(drawn_from(reference, high)) <= eps:
@@ -81,7 +81,7 @@ def by_measured_error(points: Floats, weights: Floats, ids: NDArray[Any] | None,
 
 
 class _Measure:
-    """Largest relative error against a reference, over center sets drawn uniformly, spread out, and crowded."""
+    """The largest relative error against a reference, over uniform, spread and crowded center sets."""
 
     def __init__(self, reference: Coreset, recipe: Recipe) -> None:
         self.recipe = recipe

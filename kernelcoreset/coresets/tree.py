@@ -1,4 +1,4 @@
-"""Merge-and-reduce: a stream of points of any length becomes one coreset in bounded memory."""
+"""Merge-and-reduce: one coreset of a stream of any length, in bounded memory."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _CHUNK_NUMBERS = 4_194_304  # 32 MiB of coordinates
 
 
 class CoresetTree:
-    """A coreset of everything added so far, without keeping it.
+    """Builds a coreset of all rows added so far without keeping the rows.
 
-    Rows are gathered into chunks of `chunk_size`; each full chunk is reduced to a leaf of `leaf_size` points; `fan_in`
-    nodes of one level are merged and reduced to one of the next. The last level merges into itself, so there are
-    never more than `8 * fan_in` nodes, however long the stream. The result depends on the rows, their order
-    and the seed, not on how they were cut into calls of `add`.
+    Rows are collected in chunks of `chunk_size`. Each full chunk is reduced to a leaf of `leaf_size` points. `fan_in`
+    nodes of one level are merged and reduced to one node of the next level; the last level merges into itself. So there
+    are never more than `8 * fan_in` nodes, however long the stream is. The result depends on the rows, their order and
+    the seed, not on how the rows were split into calls of `add`.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ class CoresetTree:
         Points of the final coreset, at least k.
     z : float
     leaf_size : int, optional
-        Points a node keeps, at least `size`; 4 * size by default. A wide union reduced once loses less than many
-        narrow levels, so nodes keep more than the result.
+        Points that a node keeps, at least `size`; 4 * size by default. Reducing one large union loses less than many
+        levels of small nodes, so nodes keep more points than the result.
     chunk_size : int, optional
-        Rows reduced at once. By default 131,072, fewer where rows are wide, but at least 8 * leaf_size.
+        Rows reduced at once. By default 131,072, fewer if there are many columns, but at least 8 * leaf_size.
     fan_in : int
         Nodes merged at once, at least 2.
     seed : int
@@ -117,22 +117,22 @@ class CoresetTree:
         return self.recipe.seed
 
     def add(self, points: ArrayLike, weights: ArrayLike | None = None, ids: ArrayLike | None = None) -> None:
-        """Take in more rows.
+        """Add rows.
 
         Parameters
         ----------
         points : array-like of shape (m, d)
         weights : array-like of shape (m,), optional
         ids : array-like of shape (m,), optional
-            With ids in one call, there must be ids in every call.
+            Give ids in every call or in none.
         """
         points = check_points(points, allow_empty=True)
         weights = check_weights(weights, len(points), allow_all_zero=True)
-        own_ids = check_ids(ids, len(points))
-        buffer = self._buffer_for(points.shape[1], own_ids)
+        ids = check_ids(ids, len(points))
+        buffer = self._buffer_for(points.shape[1], ids)
         start = 0
         while start < len(points):
-            start += buffer.fill(points[start:], weights[start:], None if own_ids is None else own_ids[start:])
+            start += buffer.fill(points[start:], weights[start:], None if ids is None else ids[start:])
             if buffer.is_full:
                 self._add_node(self._leaf(buffer), level=0)
                 buffer.clear()
@@ -140,14 +140,14 @@ class CoresetTree:
         self.n_weighted += int(np.count_nonzero(weights))
 
     def result(self, size: int | None = None, *, refine: bool = True) -> Coreset:
-        """Return the coreset of all rows so far; the tree can go on afterwards.
+        """Return the coreset of all rows so far. More rows can be added afterwards.
 
         Parameters
         ----------
         size : int, optional
-            Another size than the tree's, at least k.
+            Size of this result if it differs from the tree's, at least k.
         refine : bool
-            Whether this is the last reduction. One that will be merged and reduced again is not worth refining.
+            Whether to refine the draw by halving. Not worth its time if the result is merged and reduced again.
 
         Returns
         -------
@@ -157,7 +157,7 @@ class CoresetTree:
         return self._reduce(*concatenate(self.nodes()), recipe.size, refine, is_result=True)
 
     def nodes(self) -> list[Coreset]:
-        """Return the coresets whose union stands for all rows so far."""
+        """Return the coresets whose union represents all rows so far."""
         nodes = [node for level in reversed(self._levels) for node in level]
         if self._buffer is not None and self._buffer.filled:
             nodes.append(self._leaf(self._buffer))
@@ -186,14 +186,14 @@ class CoresetTree:
         refine: bool = False,
         is_result: bool = False,
     ) -> Coreset:
-        """One coreset from many points; its seed comes from the tree's and from which reduction it is, nothing else."""
+        """Reduce points to a coreset. The seed depends only on the tree's seed and the number of reductions so far."""
         seed = reduction_seed(self.recipe.seed, self.n_reductions, int(is_result))
         return reduce_points(points, weights, ids, self.recipe.varied(size=size, seed=seed), refine=refine)
 
     def _add_node(self, node: Coreset, level: int) -> None:
-        """Add a node to a level; a full level becomes one node of the next, the last level one of its own."""
+        """Add a node to a level. A full level becomes one node of the next level; the last level merges into itself."""
         self.n_reductions += 1
-        if not len(node):  # rows without weight: nothing to keep
+        if not len(node):  # all rows had weight 0
             return
         if level == len(self._levels):
             self._levels.append([])
@@ -206,12 +206,12 @@ class CoresetTree:
 
 
 def reduction_seed(*path: int) -> int:
-    """Return the seed of one reduction of a tree from the tree's own seed and where the reduction stands."""
+    """Return the seed of one reduction, derived from the tree's seed and the position of the reduction in the tree."""
     return int(np.random.SeedSequence(path).generate_state(1, np.uint64)[0])
 
 
 class _Buffer:
-    """Rows waiting to become a chunk, kept as the columns the compiled loops want."""
+    """The rows of an unfinished chunk, stored as columns, as the compiled loops need them."""
 
     def __init__(self, d: int, rows: int, with_ids: bool) -> None:
         self.columns = np.empty((d, rows))
@@ -225,18 +225,18 @@ class _Buffer:
         return self.filled == len(self.weights)
 
     def fill(self, points: Floats, weights: Floats, ids: NDArray[Any] | None) -> int:
-        """Take in as many rows as there is room for, and say how many."""
+        """Add as many rows as there is room for, and return how many."""
         taken = min(len(points), len(self.weights) - self.filled)
         room = slice(self.filled, self.filled + taken)
         self.columns[:, room] = points[:taken].T
         self.weights[room] = weights[:taken]
         if ids is not None:
-            self.ids.append(ids[:taken].copy())  # the caller may use its array again
+            self.ids.append(ids[:taken].copy())  # the caller may change its array
         self.filled += taken
         return taken
 
     def rows(self) -> tuple[Floats, Floats, NDArray[Any] | None]:
-        """The rows held: points as a view in Fortran order, so that nobody copies them again."""
+        """Return points, weights and ids. The points are a view in Fortran order, which needs no further copy."""
         ids = np.concatenate(self.ids) if self.with_ids else None
         return self.columns[:, : self.filled].T, self.weights[: self.filled], ids
 

@@ -1,4 +1,4 @@
-"""Kernels K(x, y): the classes a user names (`families`, `combined`) and the compiled loops behind them."""
+"""Kernels K(x, y): the public classes (`families`, `combined`) and the compiled loops that evaluate them."""
 
 from kernelcoreset.kernels.combined import Normalized, Product, Scaled, Sum, UserKernel
 from kernelcoreset.kernels.families import Cosine, Exponential, Gaussian, Laplacian, Linear, Matern, Polynomial

@@ -1,4 +1,4 @@
-"""Kernels made of kernels (sums, products, positive scalings) and of a user's own function."""
+"""Kernels made from other kernels (sums, products, positive multiples, normalization) and from a user's function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernelcoreset.kernels.program import ProgramBuilder
 
 @dataclass(frozen=True, repr=False)
 class _Pair(Kernel):
-    """Two kernels and what joins them."""
+    """A kernel made from two others."""
 
     left: Kernel
     right: Kernel
@@ -46,7 +46,7 @@ class Sum(_Pair):
 
     @property
     def exact(self) -> bool:
-        """Squared distances of a sum are the sums of the squared distances."""
+        """Whether both parts are exact: the squared distances of a sum are the sums of the squared distances."""
         return self.left.exact and self.right.exact
 
     def emit(self, builder: ProgramBuilder) -> None:
@@ -94,7 +94,7 @@ class Scaled(Kernel):
 
     @property
     def exact(self) -> bool:
-        """Squared distances scale with the kernel."""
+        """Whether the inner kernel is exact: squared distances scale with the kernel."""
         return self.inner.exact
 
     def emit(self, builder: ProgramBuilder) -> None:
@@ -114,7 +114,7 @@ class Scaled(Kernel):
 
 @dataclass(frozen=True, repr=False)
 class Normalized(Kernel):
-    """K(x, y) = inner(x, y) / (degree of x * degree of y), the degree being a point's last coordinate, above 0.
+    """K(x, y) = inner(x, y) / (degree of x * degree of y). The degree is the last coordinate of a point, above 0.
 
     With weights equal to the degrees, weighted kernel k-means of this kernel minimises the normalized cut of `inner`.
 
@@ -144,15 +144,15 @@ class Normalized(Kernel):
 
 @dataclass(frozen=True, repr=False)
 class UserKernel(Kernel):
-    """A function of the user's own, `f(x, y) -> float`, with x and y arrays of shape (d,).
+    """A kernel from a user's function `f(x, y) -> float`, with x and y arrays of shape (d,).
 
-    It must be positive semidefinite and symmetric; it is checked on a sample of the points it is used with.
+    The function must be symmetric and positive semidefinite. It is checked on a sample of the points it is used with.
 
     Parameters
     ----------
     function : callable
-        Compiled with `numba.njit`, or plain Python that numba can compile. For saving, it must be importable by
-        name: a function at the top level of a module, not of a notebook or a script.
+        Compiled with `numba.njit`, or plain Python that numba can compile. To be saved, it must be importable by
+        name: at the top level of a module, not in a notebook or a script.
 
     Examples
     --------
@@ -201,7 +201,7 @@ class UserKernel(Kernel):
             function = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
             raise FormatError(
-                f"The user kernel {path!r} cannot be imported ({error}). Put its module on the path of this process."
+                f"The user kernel {path!r} cannot be imported ({error}). Add its module to this process's Python path."
             ) from None
         if not isinstance(function, Dispatcher | types.FunctionType):
             raise FormatError(f"The user kernel {path!r} must name a function; it names a {type(function).__name__}.")
@@ -215,7 +215,7 @@ _compiled_functions: dict[types.FunctionType, Any] = {}
 
 
 def _compiled_once(function: types.FunctionType) -> Any:
-    """The same Python function gives the same compiled one, so that equal kernels are equal."""
+    """Compile a Python function once, so that two kernels of the same function are equal."""
     if function not in _compiled_functions:
         _compiled_functions[function] = njit(function)
     return _compiled_functions[function]

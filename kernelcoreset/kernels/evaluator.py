@@ -1,6 +1,6 @@
-"""All that the package needs of a kernel beyond its mathematics, made once per kernel.
+"""Fast evaluation of a kernel on many points, prepared once per kernel.
 
-Points come as columns, arrays of shape (d, n), and everything assumes validated input.
+Points are columns, arrays of shape (d, n). Everything assumes validated input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHECKED_POINTS = 48
 
 
 class Evaluator:
-    """A kernel ready to be evaluated: its programs for K and for distances. Get one from `evaluator_of`.
+    """A kernel ready to be evaluated: its programs for K and for distances. Created by `evaluator_of`.
 
     Attributes
     ----------
@@ -32,9 +32,9 @@ class Evaluator:
     values : Program
         Gives K(x, y).
     distances : Program
-        Gives exact squared distances where the kernel has them, else K(x, y).
+        Gives exact squared distances if the kernel has a closed form for them, else K(x, y).
     is_user : bool
-        Whether a user's function is part of the kernel, which is trusted less than a built-in one.
+        Whether a user's function is part of the kernel. Such a kernel is checked; built-in ones need no check.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -80,18 +80,18 @@ class Evaluator:
         return out
 
     def cloud(self, columns: Floats) -> Cloud:
-        """Return many points as the passes need them, with the diagonal only where it is used."""
+        """Return many points as the passes need them, with K(x, x) only if it is used."""
         return Cloud(columns, np.empty(0) if self.distances.squared else self.diagonal(columns))
 
     def rows(self, rows: Floats) -> Rows:
-        """Return a few points as the passes need them, with the diagonal only where it is used."""
+        """Return a few points as the passes need them, with K(y, y) only if it is used."""
         rows = np.require(rows, requirements=["C", "W"])
         return Rows(rows, np.empty(0) if self.distances.squared else self.diagonal(as_columns(rows)))
 
     def check(self, columns: Floats) -> None:
-        """Refuse a user's function that is not finite, not symmetric or negative at K(x, x), on a few points.
+        """Raise KernelError if a user's function is not finite, not symmetric, or has K(x, x) < 0, on a few points.
 
-        Built-in kernels are right by proof and are not checked.
+        Built-in kernels are kernels by proof and are not checked.
         """
         if not self.is_user:
             return
@@ -109,7 +109,7 @@ class Evaluator:
             )
 
     def overflow(self, what: str) -> KernelError:
-        """Return the error for values that are not finite."""
+        """Return the error to raise if values of `what` are not finite."""
         if self.is_user:
             return KernelError(
                 f"A kernel must be finite; {self.kernel!r} gives NaN or infinity, or raises an exception, for {what}. "
@@ -123,13 +123,13 @@ class Evaluator:
 
 @lru_cache(maxsize=128)
 def evaluator_of(kernel: Kernel) -> Evaluator:
-    """Return the evaluator of a kernel; equal kernels share one."""
+    """Return the evaluator of a kernel. Equal kernels share one."""
     return Evaluator(kernel)
 
 
 def as_columns(points: Floats) -> Floats:
-    """Points (n, d) as contiguous columns (d, n): free for Fortran order, one copy otherwise, and of read-only input.
+    """Return points (n, d) as contiguous, writable columns (d, n): no copy for Fortran order, one copy otherwise.
 
-    numba would compile every pass again for read-only arrays.
+    Read-only input is copied too: numba would compile every pass again for read-only arrays.
     """
     return np.require(points.T, requirements=["C", "W"])

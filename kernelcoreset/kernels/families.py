@@ -1,4 +1,4 @@
-"""The kernels a user names, each a formula with its parameters checked at construction."""
+"""The built-in kernels, one class per formula. Parameters are checked at construction."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kernelcoreset.kernels.program import ProgramBuilder
 
 
 class _Parametric(Kernel):
-    """A kernel whose dataclass fields are all there is to say about it."""
+    """A kernel that its dataclass fields describe completely."""
 
     _is_exact: ClassVar[bool] = False
 
     @property
     def exact(self) -> bool:
-        """Whether squared feature distances have a closed form that keeps near points exact."""
+        """Whether squared feature distances have a closed form that stays exact for points close together."""
         return self._is_exact
 
     def to_dict(self) -> dict[str, Any]:
@@ -39,14 +39,14 @@ class _Scaled(_Parametric):
 
     def __post_init__(self) -> None:
         sigma = check_positive("sigma", self.sigma)
-        if not 1e-150 < sigma < 1e150:  # the loops want 1 / sigma^2
+        if not 1e-150 < sigma < 1e150:  # the loops compute 1 / sigma^2
             raise SettingError(f"`sigma` must be between 1e-150 and 1e150; got {sigma:g}. Scale the data instead.")
         object.__setattr__(self, "sigma", sigma)
 
 
 @dataclass(frozen=True)
 class Gaussian(_Scaled):
-    """K(x, y) = exp(-|x - y|^2 / (2 sigma^2)), what everyone means by RBF.
+    """K(x, y) = exp(-|x - y|^2 / (2 sigma^2)), the RBF kernel.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Exponential(_Scaled):
     Parameters
     ----------
     sigma : float
-        Width, above 0; its square is in the units of the data.
+        Width, above 0. sigma^2 is in the units of the data.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Exponential(_Scaled):
 
 @dataclass(frozen=True)
 class Laplacian(_Scaled):
-    """K(x, y) = exp(-|x - y|_1 / sigma), with the sum of absolute differences.
+    """K(x, y) = exp(-|x - y|_1 / sigma), where |.|_1 is the sum of absolute differences.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ class Polynomial(_Parametric):
     degree : int
         At least 1.
     c : float
-        At least 0; a negative offset would not be positive semidefinite.
+        Offset, at least 0: with a negative one the function is not positive semidefinite.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class Polynomial(_Parametric):
 
 @dataclass(frozen=True)
 class Linear(_Parametric):
-    """K(x, y) = <x, y>: plain k-means, through the same door.
+    """K(x, y) = <x, y>, which makes kernel k-means ordinary k-means.
 
     Examples
     --------
@@ -189,7 +189,7 @@ class Linear(_Parametric):
 
 @dataclass(frozen=True)
 class Cosine(_Parametric):
-    """K(x, y) = <x, y> / (|x| |y|); 0 where either is the zero vector.
+    """K(x, y) = <x, y> / (|x| |y|); 0 if either is the zero vector.
 
     Examples
     --------

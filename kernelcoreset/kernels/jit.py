@@ -1,4 +1,4 @@
-"""Compiled functions, and where their machine code is kept."""
+"""Compilation with numba, and where the machine code is cached."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import numba
 from numba.core import caching
 
 _config: Any = numba.config
-_ByPath: Any = getattr(caching, "ZipCacheLocator", object)  # not in every numba we run with
+_ByPath: Any = getattr(caching, "ZipCacheLocator", object)  # older versions of numba do not have it
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`njit` that keeps its machine code on disk where it can, and compiles in memory where it cannot."""
+    """Return a decorator like `njit` that caches machine code on disk, or compiles in memory if it cannot write."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
             with _kept_by_content(function.__code__.co_filename):
                 dispatcher = numba.njit(cache=True, **options)(function)
             folder = dispatcher.stats.cache_path
-            os.makedirs(folder, exist_ok=True)  # for a zipped package numba would only find out while compiling
+            os.makedirs(folder, exist_ok=True)  # for a zipped package numba would fail only when it compiles
             if os.access(folder, os.W_OK):
                 return dispatcher
-        except (RuntimeError, OSError):  # a read-only package, or no home folder: numba has no place to write
+        except (RuntimeError, OSError):  # a read-only package and no home folder: numba has no place to write
             pass
         return numba.njit(**options)(function)
 
@@ -36,11 +36,11 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 class ZippedByContent(_ByPath):  # type: ignore[misc]
-    """Where numba keeps the machine code of a zipped package: by what the archive holds, not by where it lies.
+    """Caches the machine code of a zipped package by the archive's content, not by its path.
 
-    A cluster puts a shipped archive into a new folder for every executor of every job. By its path, each of them would
-    compile everything anew, half a minute of it; and an archive with one changed file is another archive, so that code
-    compiled from the old file is never called from a new one. The folder is that of NUMBA_CACHE_DIR, where it is set.
+    A cluster puts a shipped archive into a new folder for every executor of every job. With a cache by path, each of
+    them would compile everything again, which takes half a minute. An archive with one changed file has another cache,
+    so code compiled from an old file is never used with a new one. The cache is in NUMBA_CACHE_DIR if that is set.
     """
 
     def __init__(self, py_func: Callable[..., Any], py_file: str) -> None:
@@ -51,13 +51,13 @@ class ZippedByContent(_ByPath):  # type: ignore[misc]
 
 @functools.lru_cache(maxsize=1)
 def folder_of(archive: str) -> str:
-    """Return the name of the folder for the machine code of a zipped package."""
+    """Return the name of the cache folder of a zipped package."""
     return f"kernelcoreset_{hashlib.sha256(Path(archive).read_bytes()).hexdigest()[:32]}"
 
 
 @contextmanager
 def _kept_by_content(source: str) -> Iterator[None]:
-    """Let numba ask `ZippedByContent` for a place, for functions of a zipped package and only while they are made."""
+    """Let numba use `ZippedByContent` for the functions of a zipped package, only while they are being created."""
     if ".zip" not in source or _ByPath is object:
         yield
         return

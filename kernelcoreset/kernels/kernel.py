@@ -1,4 +1,4 @@
-"""What every kernel can do: evaluate, combine, and describe itself as plain data."""
+"""The base class of kernels: evaluation, combination, and conversion to and from plain data."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kernelcoreset.kernels.program import ProgramBuilder
 
 
 class Kernel(ABC):
-    """A positive semidefinite function K(x, y): an inner product of feature vectors nobody has to compute.
+    """A positive semidefinite function K(x, y): the inner product of feature vectors that are never computed.
 
-    Kernels are immutable and compare equal when their parameters do. `a + b`, `a * b` and `2.5 * a` are kernels again.
+    Kernels are immutable. They are equal if their parameters are. `a + b`, `a * b` and `2.5 * a` are kernels too.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Kernel(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether squared feature distances have a closed form that keeps near points exact."""
+        """Whether squared feature distances have a closed form that stays exact for points close together."""
         return False
 
     @abstractmethod
@@ -41,15 +41,15 @@ class Kernel(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the kernel as plain data that survives JSON."""
+        """Return the kernel as plain data that can be written as JSON."""
 
     @classmethod
     @abstractmethod
     def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
-        """Rebuild a kernel of this class from what `to_dict` gave."""
+        """Return the kernel of this class that `to_dict` described."""
 
     _by_name: ClassVar[dict[str, type[Kernel]]] = {}
-    __array_ufunc__ = None  # a numpy scalar leaves `2.0 * kernel` to us, an array is refused
+    __array_ufunc__ = None  # so that numpy leaves `np.float64(2) * kernel` to `__rmul__`, which refuses arrays
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -58,12 +58,12 @@ class Kernel(ABC):
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Kernel:
-        """Rebuild a kernel from its plain-data form.
+        """Return the kernel that a plain-data form describes.
 
         Parameters
         ----------
         data : mapping
-            What `to_dict` returned, possibly after a trip through JSON.
+            What `to_dict` returned, also after writing it as JSON and reading it back.
 
         Returns
         -------
@@ -83,9 +83,7 @@ class Kernel(ABC):
         try:
             return Kernel._by_name[name]._from_dict(data)
         except (KeyError, TypeError) as error:
-            raise FormatError(
-                f"The plain form of a {name} kernel is incomplete or has foreign keys: {error}."
-            ) from None
+            raise FormatError(f"The plain form of a {name} kernel has missing or unknown keys: {error}.") from None
 
     def __add__(self, other: object) -> Kernel:
         if not isinstance(other, Kernel):
@@ -183,7 +181,7 @@ def kernel_classes() -> dict[str, type[Kernel]]:
 
 
 def check_kernel(kernel: Any) -> Kernel:
-    """Return `kernel` if it is one."""
+    """Return `kernel` if it is a Kernel object."""
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
@@ -192,5 +190,5 @@ def check_kernel(kernel: Any) -> Kernel:
         )
     raise SettingError(
         f"`kernel` must be a kernel object such as Gaussian(sigma=1.0); got {kernel!r}. "
-        "A function of your own goes in as UserKernel(function)."
+        "Wrap a function of your own as UserKernel(function)."
     )

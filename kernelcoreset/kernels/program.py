@@ -1,4 +1,4 @@
-"""A kernel as a program: operations in postfix order, which the compiled loops run tile by tile."""
+"""A kernel as a program: operations in postfix order, which compiled loops run tile by tile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernelcoreset.checks import Floats, Ints
 from kernelcoreset.errors import KernelError
 from kernelcoreset.kernels.loops.user_tile import user_tile
 
-# Operation codes: those that push the values of a kernel, then those that change what is on the stack.
+# Operation codes. The first line pushes the values of a kernel onto the stack, the second changes the stack.
 GAUSSIAN, EXPONENTIAL, LAPLACIAN, MATERN32, MATERN52, POLYNOMIAL, LINEAR, COSINE, USER = range(9)
 ADD, MULTIPLY, SCALE, NORMALIZE = range(9, 13)
 
@@ -20,13 +20,13 @@ class Program(NamedTuple):
     """A kernel as the compiled loops need it."""
 
     operations: Ints
-    """Rows of (code, argument): where the parameters start, or for USER the address of the compiled loop."""
+    """Rows of (code, argument): where the parameters start or, for USER, the address of the compiled loop."""
     parameters: Floats
     squared: bool
-    """Whether it gives exact squared distances instead of K(x, y); then no diagonal is needed."""
+    """Whether the program gives exact squared distances instead of K(x, y). Then K(x, x) is not needed."""
     stack_rows: int
     extra: int
-    """1 if the last coordinate is the degree of a point, which only the operation NORMALIZE sees."""
+    """1 if the last coordinate of a point is its degree, which only the operation NORMALIZE reads; else 0."""
 
 
 class ProgramBuilder:
@@ -41,30 +41,30 @@ class ProgramBuilder:
         self.extra = 0
 
     def push(self, code: int, *parameters: float) -> None:
-        """Evaluate a kernel onto the stack."""
+        """Append: push the values of a built-in kernel."""
         self._push((code, self._keep(parameters)))
 
     def push_user(self, function: Callable[..., Any]) -> None:
-        """Evaluate a user's function onto the stack."""
+        """Append: push the values of a user's function."""
         self.functions.append(function)
         self._push((USER, user_tile(function).address))
 
     def fold(self, code: int) -> None:
-        """Combine the two topmost entries."""
+        """Append: combine the two top entries, by ADD or MULTIPLY."""
         self.operations.append((code, 0))
         self.height -= 1
 
     def scale(self, factor: float) -> None:
-        """Multiply the topmost entry."""
+        """Append: multiply the top entry by a factor."""
         self.operations.append((SCALE, self._keep((factor,))))
 
     def normalize(self) -> None:
-        """Divide the topmost entry by the degrees of both points, their last coordinate."""
+        """Append: divide the top entry by the degrees of both points, which are their last coordinates."""
         self.operations.append((NORMALIZE, 0))
         self.extra = 1
 
     def program(self, squared: bool) -> Program:
-        """Return what was collected; one more stack row serves as scratch."""
+        """Return the program. Its stack has one more row for intermediate values."""
         if NORMALIZE in [code for code, _ in self.operations[:-1]]:
             raise KernelError(
                 "A normalized kernel cannot be part of another kernel. Combine the kernels first, then normalize."

@@ -1,4 +1,4 @@
-"""What every draw must do on any input, whatever its way of choosing."""
+"""What holds for every draw on any input."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What makes a function a kernel, and a fast loop a right one, on any points."""
+"""What holds for every kernel on any points: symmetry, positive semidefiniteness, agreement with the naive twin."""
 
 import numpy as np
 import pytest

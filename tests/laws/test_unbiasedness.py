@@ -17,7 +17,7 @@ WEIGHTS = np.random.default_rng(2).choice([0.0, 0.5, 1.0, 4.0], size=N)
 
 
 def functions(kernel, points, z):
-    """Columns to be summed: a constant, the coordinates, the costs of two center sets, and every point by itself."""
+    """Columns to be summed: a constant, the coordinates, the costs of two center sets, and an indicator per point."""
     plain = kernel.to_dict()
     costs = [naive.nearest(plain, points, points[rows])[0] ** (z / 2) for rows in ([0, 5], [7, 9])]
     return np.column_stack([np.ones(len(points)), points, *costs, np.eye(len(points))])
@@ -65,7 +65,7 @@ def test_permuted_rows_keep_the_expectation(draw):
 
 @pytest.mark.parametrize("draw", DRAWS)
 def test_equal_points_are_drawn_alike(draw):
-    # Nothing but chance can tell equal points apart: no pivots shuffle the order, so a draw that favours places shows.
+    # With equal points no pivots change the order, so a draw that favours some positions would show here.
     weights = np.tile([1.0, 2.0], 30)
     coresets = (
         build_coreset(np.ones((60, 1)), 2, Linear(), 3, weights=weights, ids=np.arange(60), seed=seed, draw=draw)
@@ -76,7 +76,7 @@ def test_equal_points_are_drawn_alike(draw):
 
 @pytest.mark.parametrize("draw", DRAWS)
 def test_weight_n_is_n_copies(draw):
-    # The copies are known by the id of their original: what is estimated is the same.
+    # Copies have the id of their original, so both cases estimate the same sums.
     weights = np.random.default_rng(3).integers(0, 4, N)
     copies = np.repeat(np.arange(N), weights)
     columns = functions(Gaussian(1.5), POINTS, 2.0)
@@ -88,7 +88,7 @@ def test_weight_n_is_n_copies(draw):
 
 @pytest.mark.parametrize("draw", ["iid", "uniform"])
 def test_weight_n_is_drawn_as_often_as_n_copies(draw):
-    # Independent draws cannot tell a weight from copies: a point is in the coreset equally often.
+    # For independent draws, weight n and n copies are the same: a point is in the coreset equally often.
     weights = np.arange(24) % 4
     copies = np.repeat(np.arange(24), weights)
     kernel, drawn = Gaussian(1.5), np.zeros((2, 2000, 24))
@@ -107,7 +107,7 @@ def test_weight_n_is_drawn_as_often_as_n_copies(draw):
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("one_seed", [True, False])
 def test_merges_are_unbiased(draw, one_seed):
-    # Also where a user gives the same seed to every step.
+    # Also if a user gives the same seed to every step.
     columns = functions(Linear(), POINTS, 2.0)
 
     def merged(seed):
@@ -137,7 +137,7 @@ def test_a_draw_from_a_draw_with_the_same_seed_is_unbiased(draw):
 
 @pytest.mark.parametrize("n", [N, 43])
 def test_the_tree_is_unbiased(n):
-    # 43 rows leave some in the buffer.
+    # With 43 rows some stay in the buffer.
     columns, weights = functions(Linear(), POINTS, 2.0), np.array(WEIGHTS[:n])
 
     def result(seed):

@@ -1,4 +1,4 @@
-"""`build_coreset` and `merge_coresets` at the public door: what comes out, and what is refused."""
+"""`build_coreset` and `merge_coresets`: what they return, and what they refuse."""
 
 import math
 
@@ -41,7 +41,7 @@ def assert_is_a_draw(coreset, points, weights, size):
     assert (coreset.weights > 0).all()
 
 
-# --- what comes out --------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("z", [1.0, 2.0, 4.5])
@@ -79,13 +79,13 @@ def test_draw_sample_gives_what_build_coreset_gives(draw):
 @pytest.mark.parametrize("z", [1.0, 2.0])
 @pytest.mark.parametrize("kernel", [Gaussian(1.0), Polynomial(2, 1.0)], ids=repr)
 def test_the_iid_draw_has_the_sensitivities_of_the_paper(kernel, z):
-    # One draw of a point gives it the weight w / p: which names p. For k = 1 there are n possible pivots.
+    # A point drawn once has the weight w / p, which shows p. For k = 1 there are n possible pivots.
     points, weights = some_points(6, 2), np.array([1.0, 2.0, 0.5, 1.0, 3.0, 1.0])
     possible = [weights / naive.sensitivities(kernel.to_dict(), points, weights, [i], z) for i in range(6)]
     for seed in range(60):
         coreset = build_coreset(points, 1, kernel, 1, z=z, weights=weights, ids=np.arange(6), seed=seed, draw="iid")
         gaps = [abs(one[coreset.ids[0]] / coreset.weights[0] - 1) for one in possible]
-        assert min(gaps) < 1e-7  # the twin does not know that a point is at distance 0 from itself; sqrt(1e-16) is 1e-8
+        assert min(gaps) < 1e-7  # for the naive twin a point is at distance sqrt(1e-16) = 1e-8 from itself, not at 0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -277,7 +277,7 @@ def test_seed_must_be_whole():
 
 
 def test_ids_of_the_wrong_length():
-    with pytest.raises(DataError, match=r"`ids` must have shape \(50,\), one a point; got shape \(3,\)"):
+    with pytest.raises(DataError, match=r"`ids` must have shape \(50,\), one id per point; got shape \(3,\)"):
         built(some_points(50, 2), ids=[1, 2, 3])
 
 
@@ -299,7 +299,7 @@ def test_eps_is_positive(eps):
 
 
 def test_eps_is_below_one():
-    with pytest.raises(SettingError, match=r"`eps` must be between 0 and 1; got 5. 0.05 means every cost within 5 %"):
+    with pytest.raises(SettingError, match=r"`eps` must be between 0 and 1; got 5. 0.05 keeps every cost within 5 %"):
         built(some_points(50, 2), size=None, eps=5)
 
 
@@ -369,7 +369,7 @@ def test_a_merge_needs_one_z():
 
 def test_a_merge_cannot_serve_more_clusters():
     with pytest.raises(
-        SettingError, match=r"built for k=2 serves that many centers or fewer; got k=3. Build the coresets"
+        SettingError, match=r"built for k=2 works for that many centers or fewer; got k=3. Build the coresets"
     ):
         merged(parts(), k=3)
     assert len(merged(parts(), k=1)) <= 10

@@ -1,4 +1,4 @@
-"""Checks at the public door: each case of bad input gets its own message."""
+"""Checks of user input: each kind of bad input has its own message."""
 
 import math
 from decimal import Decimal
@@ -126,8 +126,8 @@ def test_weights_that_are_all_zero_are_refused():
 
 
 @pytest.mark.parametrize("weights", [[1.0], [[1.0], [1.0]], 1.0])
-def test_weights_need_one_number_a_point(weights):
-    with pytest.raises(DataError, match=r"`weights` must have shape \(2,\), one number a point; got shape \("):
+def test_weights_need_one_number_per_point(weights):
+    with pytest.raises(DataError, match=r"`weights` must have shape \(2,\), one number per point; got shape \("):
         check_weights(weights, 2)
 
 
@@ -148,8 +148,8 @@ def test_no_weights_are_ones():
 # --- ids -------------------------------------------------------------------------------------------------------------
 
 
-def test_ids_need_one_a_point():
-    with pytest.raises(DataError, match=r"`ids` must have shape \(2,\), one a point; got shape \(3,\)"):
+def test_there_is_one_id_per_point():
+    with pytest.raises(DataError, match=r"`ids` must have shape \(2,\), one id per point; got shape \(3,\)"):
         check_ids([1, 2, 3], 2)
 
 
@@ -215,7 +215,7 @@ def test_a_kernel_class_is_not_a_kernel():
 
 @pytest.mark.parametrize("kernel", ["rbf", None, max])
 def test_a_name_or_function_is_not_a_kernel(kernel):
-    with pytest.raises(SettingError, match=r"such as Gaussian\(sigma=1.0\); got .* goes in as UserKernel\(function\)"):
+    with pytest.raises(SettingError, match=r"such as Gaussian\(sigma=1.0\); got .* as UserKernel\(function\)"):
         check_kernel(kernel)
 
 

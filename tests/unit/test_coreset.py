@@ -1,4 +1,4 @@
-"""The coreset object: frozen, checked, and the same after a trip through Arrow and Parquet."""
+"""The coreset object: immutable, checked, and unchanged by writing and reading Arrow and Parquet."""
 
 import dataclasses
 import json
@@ -163,7 +163,7 @@ def test_a_table_without_its_columns_is_refused():
 def test_a_table_with_gaps_is_refused(column, values):
     table = example().to_arrow()
     damaged = table.set_column(table.column_names.index(column), column, pa.array(values))
-    with pytest.raises(FormatError, match="must hold 2 coordinates and a weight in every row; it has gaps"):
+    with pytest.raises(FormatError, match="must hold 2 coordinates and a weight in every row; some are missing"):
         Coreset.from_arrow(damaged)
 
 

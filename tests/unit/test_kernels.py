@@ -1,4 +1,4 @@
-"""Kernels: every fast loop against its twin, every layout, every refusal."""
+"""Kernels: every fast loop against its naive twin, every memory layout, every error."""
 
 import json
 import math
@@ -25,6 +25,7 @@ from kernelcoreset import (
     UserKernel,
     build_coreset,
 )
+from kernelcoreset.kernels import Normalized
 from kernelcoreset.kernels.loops import passes
 from tests import naive
 from tests.cases import KERNELS, read_only, some_points, spaced_out
@@ -143,7 +144,7 @@ def test_exponentials_are_right_to_the_last_digits_everywhere():
     values = Laplacian(1.0).block([[0.0]], t[:, None])[0]
     distances = Laplacian(1.0).squared_distances([[0.0]], t[:, None])[0]
     assert_allclose(distances, -2 * np.expm1(-t), rtol=1e-15 * 4)
-    # K itself is 1 + expm1: its error is one of 1, not of K.
+    # K is computed as 1 + expm1(-t), so its rounding error is relative to 1, not to K.
     assert_allclose(values, np.exp(-t), atol=2.3e-16)
     assert (values >= 0).all()
 
@@ -248,7 +249,7 @@ def test_numpy_scalars_scale_a_kernel_too():
 
 
 @pytest.mark.parametrize("other", ["2", [2.0], np.ones(3), None])
-def test_what_is_no_scale_is_refused(other):
+def test_only_a_number_is_a_scale(other):
     with pytest.raises((TypeError, SettingError)):
         Linear() * other
 
@@ -305,7 +306,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones():
 
 
 @pytest.mark.parametrize("name", ["_Pair", "_Parametric", [], None])
-def test_a_name_that_is_no_kernels_is_refused(name):
+def test_a_name_of_no_kernel_is_refused(name):
     with pytest.raises(FormatError, match="must name a known kernel"):
         Kernel.from_dict({"kernel": name})
 
@@ -325,8 +326,8 @@ def test_a_plain_form_needs_a_name(data):
         {"kernel": "UserKernel"},
     ],
 )
-def test_a_plain_form_with_missing_or_foreign_keys_is_refused(data):
-    with pytest.raises(FormatError, match=f"plain form of a {data['kernel']} kernel is incomplete or has foreign keys"):
+def test_a_plain_form_with_missing_or_unknown_keys_is_refused(data):
+    with pytest.raises(FormatError, match=f"plain form of a {data['kernel']} kernel has missing or unknown keys"):
         Kernel.from_dict(data)
 
 
@@ -367,7 +368,7 @@ def test_a_function_without_import_path_is_not_saved():
     "path", ["no_such_module_anywhere:f", "tests.user_kernels:missing", "tests.user_kernels", "", ":f"]
 )
 def test_a_user_kernel_that_cannot_be_imported_is_refused(path):
-    with pytest.raises(FormatError, match=f"user kernel '{path}' cannot be imported .* Put its module on the path"):
+    with pytest.raises(FormatError, match=f"user kernel '{path}' cannot be imported .* Add its module to this process"):
         Kernel.from_dict({"kernel": "UserKernel", "function": path})
 
 
@@ -398,12 +399,12 @@ def test_a_user_kernel_with_a_negative_diagonal_is_refused():
         build_coreset([[2.0], [2.0], [2.0]], k=1, kernel=UserKernel(ill), size=2)
 
 
-def test_an_ill_part_makes_the_whole_kernel_ill():
+def test_a_bad_part_makes_the_whole_kernel_bad():
     with pytest.raises(KernelError, match="must be symmetric"):
         build_coreset([[3.0], [4.0], [5.0]], k=1, kernel=Linear() + UserKernel(ill), size=2)
 
 
-def test_an_ill_user_kernel_is_noticed_where_the_input_itself_is_the_coreset():
+def test_a_bad_user_kernel_is_found_if_the_input_itself_is_the_coreset():
     with pytest.raises(KernelError, match="must be symmetric"):
         build_coreset([[3.0], [4.0]], k=1, kernel=UserKernel(ill), size=2)
 
@@ -420,6 +421,17 @@ def test_an_exception_in_a_users_function_is_never_a_value():
     np.testing.assert_array_equal(kernel.block([[1.0], [0.5]], [[1.0]]), [[1.0], [0.5]])
     with pytest.raises(KernelError, match=r"raises an exception, for K\(x, y\)"):
         kernel.block([[1.0]], [[2.0]])
+
+
+@pytest.mark.parametrize("n", [1, 1023, 1024, 1025])
+def test_a_users_function_never_sees_the_degree(n):
+    # A normalized kernel keeps the degree in the last row of the columns, which the user's loop must leave out.
+    points, degrees = some_points(n, 3), 1.0 + np.arange(n) % 7
+    lifted = np.column_stack([points, degrees])
+    plain, kernel = UserKernel(rational).to_dict(), Normalized(UserKernel(rational))
+    expected = naive.gram(plain, points, points[:5]) / degrees[:, None] / degrees[:5]
+    assert_allclose(kernel.block(lifted, lifted[:5]), expected, rtol=1e-12)
+    assert_allclose(kernel.diagonal(lifted), naive.diagonal(plain, points) / degrees**2, rtol=1e-12)
 
 
 def test_users_functions_share_the_compiled_passes():

@@ -1,4 +1,4 @@
-"""Costs of center sets and the empirical error, against their twins."""
+"""Costs of center sets and the empirical error, against their naive twins."""
 
 import numpy as np
 import pytest
@@ -59,7 +59,7 @@ def test_costs_done_by_hand():
 
 @pytest.mark.parametrize("shape", [(3, 2), (0, 2, 2), (2, 0, 2)])
 def test_center_sets_need_three_dimensions(shape):
-    with pytest.raises(DataError, match=r"`center_sets` must have shape \(m, k, d\), none of them 0; got \("):
+    with pytest.raises(DataError, match=r"`center_sets` must have shape \(m, k, d\) with no dimension 0; got \("):
         center_set_costs(some_points(5, 2), np.ones(shape), Linear())
 
 
@@ -143,7 +143,7 @@ def test_the_error_against_the_twin(kernel, z):
     sets = draw_center_sets(points, 2, kernel, n_center_sets=10, seed=3)
     expected = naive.empirical_error(kernel.to_dict(), points, weights, coreset.points, coreset.weights, sets, z)
     found = empirical_error(points, coreset, 2, kernel, z=z, weights=weights, center_sets=sets)
-    # z = 1 takes the root of the rounding where a point is its own center.
+    # With z = 1, a point that is its own center has the square root of the rounding error as its distance.
     assert found == pytest.approx(expected, rel=1e-5)
     drawn = empirical_error(points, coreset, 2, kernel, z=z, weights=weights, n_center_sets=10, seed=3)
     assert drawn == found

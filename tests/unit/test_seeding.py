@@ -1,4 +1,4 @@
-"""D^z seeding: the loop against its twin, and the probabilities it draws with."""
+"""D^z seeding: the loop against its naive twin, and the probabilities of its draws."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def seeded(kernel, points, count, *, weights=None, z=2.0, seed=0, **options):
 
 
 def assert_is_nearest(seeding, kernel, points, weights, z):
-    """Distances, nearest pivots and cost are those of the twin, up to rounding and ties."""
+    """Distances, nearest pivots and cost equal those of the naive twin, up to rounding and ties."""
     plain = kernel.to_dict()
     table = naive.squared_distances(plain, points, points[seeding.pivots])
     best, _ = naive.nearest(plain, points, points[seeding.pivots])
@@ -57,7 +57,7 @@ def test_pivots_are_their_own_nearest():
 
 
 def test_seeding_stops_early_when_every_distance_is_zero(kernel):
-    # Of 3 distinct points there are never more than 3 pivots, whatever the kernel makes of them.
+    # With 3 distinct points there are never more than 3 pivots, for any kernel.
     seeding = seeded(kernel, np.repeat([[0.5, 1.0], [1.0, 3.0], [4.0, 1.0]], 5, axis=0), 7)
     assert len(seeding.pivots) <= 3
     assert seeding.cost == 0.0

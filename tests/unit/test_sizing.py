@@ -1,4 +1,4 @@
-"""A size from an error: the theory's number of draws, and the measured one."""
+"""The size for a wanted error: by the theory's number of draws, and by measurement."""
 
 import math
 
@@ -55,7 +55,7 @@ def test_the_measured_error_is_met(draw, eps):
     assert coreset.settings["measured_error"] <= eps == coreset.settings["eps"]
     assert coreset.settings["measured_against"] == 2000
     assert_array_equal(coreset.points, points[coreset.ids])
-    # All 2000 points were the reference, so the same center sets measure the same error from outside.
+    # The reference was all 2000 points, so measuring here with the same center sets gives the same error.
     worst = max(
         empirical_error(
             points,

@@ -195,8 +195,8 @@ def test_what_cannot_go_in_changes_nothing(tmp_path):
         (kc.SettingError, "has no key 'x'. It has 2 keys", lambda: store.expire("x")),
         (kc.SettingError, "has no key 'x'", lambda: store.info("x")),
         (kc.SettingError, "has no key 'x'", lambda: store.result(keys=["x"])),
-        (kc.SettingError, "`key` must be a text that is not empty; got 7", lambda: store.add(7, [[1.0, 2.0]])),
-        (kc.SettingError, "`key` must be a text that is not empty; got ''", lambda: store.change({"": good})),
+        (kc.SettingError, "`key` must be a string that is not empty; got 7", lambda: store.add(7, [[1.0, 2.0]])),
+        (kc.SettingError, "`key` must be a string that is not empty; got ''", lambda: store.change({"": good})),
         (
             kc.DataError,
             "`points` must have 2 columns like the store's; got 3",
@@ -211,7 +211,7 @@ def test_what_cannot_go_in_changes_nothing(tmp_path):
             lambda: store.change({"x": foreign(kernel=kc.Linear())}),
         ),
         (kc.SettingError, "A merge needs one z", lambda: store.change({"x": foreign(z=1.0)})),
-        (kc.SettingError, "built for k=2 serves that many", lambda: store.change({"x": foreign(k=2)})),
+        (kc.SettingError, "built for k=2 works for that many", lambda: store.change({"x": foreign(k=2)})),
         (kc.SettingError, "takes a Coreset or a LeafUpdate a key; got list for 'x'", lambda: store.change({"x": []})),
         (kc.SettingError, "`rows` must be at least 0", lambda: store.change({"x": kc.LeafUpdate(good, rows=-1)})),
         (

@@ -1,4 +1,4 @@
-"""Merge-and-reduce: the same however the rows are cut, bounded, and never surprised."""
+"""Merge-and-reduce: the result does not depend on how rows are split into calls, and memory is bounded."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def small_tree(**changes):
 
 
 def added(points, cuts=(), weights=None, ids=None, **changes):
-    """A tree that took in the points, cut at the given rows."""
+    """A tree to which the points were added in several calls, split at the given rows."""
     tree = small_tree(**changes)
     for rows in np.split(np.arange(len(points)), cuts):
         tree.add(
@@ -32,7 +32,7 @@ def assert_same_bytes(left, right):
         assert left.ids.tolist() == right.ids.tolist()
 
 
-# --- what comes out --------------------------------------------------------------------------------------------------
+# --- results ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cuts", [[1], [16], [15, 17], [100, 100, 101], list(range(1, 500))], ids=len)

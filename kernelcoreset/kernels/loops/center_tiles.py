@@ -1,6 +1,7 @@
-"""Centers that are combinations of points, on one tile of points, compiled: the loops that must vectorise.
+"""Compiled loops for centers that are combinations of points, on one tile of points.
 
-As in `tiles`, everything works on the first m entries of a tile, assumes validated input and owns no random generator.
+As in `tiles`, the loops are written to vectorise, work on the first m entries of a tile, assume validated input and
+have no random generator.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from kernelcoreset.kernels.loops.tiles import FAST
 
 @compiled(fastmath=FAST)
 def add_scaled(tile: Floats, m: int, factor: float, out: Floats) -> None:
-    """Let out += factor * tile."""
+    """out += factor * tile."""
     for i in range(m):
         out[i] += factor * tile[i]
 
 
 @compiled(fastmath=FAST)
 def add_combination(tiles: Floats, count: int, m: int, factors: Floats, out: Floats) -> None:
-    """Let out += sum over the first `count` tiles of factors[t] * tiles[t]; four a sweep, as above."""
+    """out += sum over t < count of factors[t] * tiles[t]. Four tiles per loop save loads and stores."""
     t = 0
     while t + 4 <= count:
         a, b, c, e = tiles[t], tiles[t + 1], tiles[t + 2], tiles[t + 3]
@@ -39,11 +40,11 @@ def add_combination(tiles: Floats, count: int, m: int, factors: Floats, out: Flo
 
 @compiled(fastmath=FAST)
 def subtract_projection(tiles: Floats, basis: Floats, m: int, coordinate: Floats, out: Floats) -> None:
-    """Let out -= |projection|^2: the squared coordinates basis @ tiles, for a lower triangular `basis`."""
+    """out -= |projection|^2, the sum of the squared coordinates basis @ tiles, for a lower triangular `basis`."""
     p = basis.shape[0]
     for t in range(p):
         own = basis[t]
-        if t < 4 <= p:  # zeros fill the row, so one sweep without a store between does
+        if t < 4 <= p:  # the rest of the row is 0, so one loop of four terms is enough
             a, b, c, e = tiles[0], tiles[1], tiles[2], tiles[3]
             fa, fb, fc, fe = own[0], own[1], own[2], own[3]
             for i in range(m):
@@ -58,7 +59,7 @@ def subtract_projection(tiles: Floats, basis: Floats, m: int, coordinate: Floats
 
 @compiled(fastmath=FAST)
 def two_nearest(products: Floats, squared_norms: Floats, m: int, nearest: Ints, first: Floats, second: Floats) -> None:
-    """The two smallest of c.c - 2 <x, c> and the center of the smaller; the lowest index wins a tie, NaN stays NaN."""
+    """The two smallest of c.c - 2 <x, c> and the center of the smallest. The lowest index wins a tie, NaN stays NaN."""
     first[:m] = np.inf
     second[:m] = np.inf
     nearest[:m] = 0
@@ -76,7 +77,7 @@ def two_nearest(products: Floats, squared_norms: Floats, m: int, nearest: Ints, 
 
 @compiled(fastmath=FAST)
 def finish_center_distances(diagonal_tile: Floats, m: int, values: Floats) -> None:
-    """From c.c - 2 <x, c> to the distance, in place, never below zero; NaN stays NaN, to be noticed."""
+    """From c.c - 2 <x, c> to the distance, in place, never below zero. NaN stays NaN and the caller sees it."""
     for i in range(m):
         value = diagonal_tile[i] + values[i]
         values[i] = 0.0 if value <= 0.0 else np.sqrt(value)
@@ -84,7 +85,7 @@ def finish_center_distances(diagonal_tile: Floats, m: int, values: Floats) -> No
 
 @compiled(fastmath={"nnan", "nsz"})
 def largest(tile: Floats, m: int) -> float:
-    """The largest of numbers that are at least 0 and not NaN, which is what lets it vectorise."""
+    """The largest of numbers that are at least 0. They must not be NaN: only then can the loop be vectorised."""
     most = 0.0
     for i in range(m):
         most = tile[i] if tile[i] > most else most
@@ -92,7 +93,7 @@ def largest(tile: Floats, m: int) -> float:
 
 
 class Bounds(NamedTuple):
-    """How far compressed centers may be off; worked out in `compression`."""
+    """Bounds on the error if landmarks approximate a center c by chat; derived in `labelling.landmarks`."""
 
     span: float
     """Rounding of `residual`, relative to K(x, x)."""
@@ -103,7 +104,7 @@ class Bounds(NamedTuple):
     rounding: float
     """Rounding of the squared distance, relative to K(x, x)."""
     norms: float
-    """Rounding of the squared distance that comes on top."""
+    """Rounding of the squared distance that does not depend on K(x, x)."""
 
 
 @compiled(fastmath=FAST)
@@ -118,10 +119,10 @@ def certify(
     scale: float,
     sure: NDArray[np.bool_],
 ) -> float:
-    """sure[i]: no other center can be nearer, and the squared distance is good; the largest error let through.
+    """Set sure[i] if no other center can be nearer and the squared distance is accurate; return the largest error.
 
-    `residual` is the squared norm of what the first landmarks do not span of phi(x), and is overwritten. NaN is never
-    sure.
+    `residual` is the squared norm of the part of phi(x) outside the span of the first landmarks; it is overwritten.
+    The largest error is over the points with sure[i]. A point with NaN is never sure.
     """
     for i in range(m):
         own = diagonal_tile[i]
@@ -146,7 +147,7 @@ def certify_sums(
     accuracy: float,
     sure: NDArray[np.bool_],
 ) -> None:
-    """sure[i]: <x, chat> is within accuracy * <x, c>. The bounds are those of 2 <x, c>, see `certify`."""
+    """Set sure[i] if <x, chat> is within accuracy * <x, c> of <x, c>. The bounds are those of 2 <x, c>."""
     for i in range(m):
         own = diagonal_tile[i]
         outside = np.sqrt(max(residual[i], 0.0) + bounds.span * own)

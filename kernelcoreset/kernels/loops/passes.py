@@ -1,9 +1,8 @@
-"""A whole kernel over all points, compiled: a kernel is a small program that runs tile by tile.
+"""Compiled passes over all points. A kernel is a small program that runs tile by tile.
 
-A program is a list of operations in postfix order, so that sums and products of kernels are evaluated by the same
-compiled code as a single kernel: `Gaussian + 2 * Linear` is "push Gaussian, push Linear, scale, add". The choice
-between operations is made once per tile, which costs nothing. Nothing is compiled again for another parameter, another
-combination or a user's own function.
+A program is a list of operations in postfix order, so sums and products of kernels run in the same compiled code as a
+single kernel: `Gaussian + 2 * Linear` is "push Gaussian, push Linear, scale, add". Operations are chosen once per tile,
+which costs almost nothing. No pass is compiled again for another parameter, combination or user's function.
 """
 
 from __future__ import annotations
@@ -37,45 +36,58 @@ from kernelcoreset.kernels.loops.tiles import (
 from kernelcoreset.kernels.loops.user_tile import call_user_tile
 from kernelcoreset.kernels.program import NORMALIZE, USER, Program
 
-GROUP = 16  # landmarks evaluated before their values are used: they stay in the second-level cache
+GROUP = 16  # landmarks evaluated before their values are used, so that these stay in the second-level cache
 
 
 class Cloud(NamedTuple):
-    """Many points: columns of shape (d, n), and K(x, x) of each (empty where the program is exact)."""
+    """Many points: columns of shape (d, n), and K(x, x) of each (empty if the program is exact)."""
 
     columns: Floats
     diagonals: Floats
 
 
 class Rows(NamedTuple):
-    """A few points that the many are measured against: rows of shape (m, d), and K(y, y) of each."""
+    """A few points, to which the many are compared: rows of shape (m, d), and K(y, y) of each."""
 
     points: Floats
     diagonals: Floats
 
 
+class NearestPivots(NamedTuple):
+    """What is known, per point, of the pivots so far."""
+
+    distances: Floats
+    """distance^z to the nearest pivot, shape (n,)."""
+    nearest: Ints
+    """Index of the nearest pivot, shape (n,)."""
+    onward: Floats
+    """distance^z to the pivot with the next index after the nearest one, by which a cell can be ordered; shape (n,)."""
+    tile_costs: Floats
+    """Weighted sum of `distances` per tile."""
+
+
 class Combinations(NamedTuple):
-    """Centers as sums of kernel functions: point j adds factors[e] K(x, points[j]) to center which[e], e in its run."""
+    """Centers as sparse sums: point j adds factors[e] K(x, points[j]) to center which[e], for each e of its range."""
 
     points: Floats
     starts: Ints
+    """The range of point j is starts[j] <= e < starts[j + 1]."""
     which: Ints
     factors: Floats
 
 
 class Landmarks(NamedTuple):
-    """Centers as dense sums over a few points, and how far they may be off."""
-
-    # `basis` is lower triangular: row t makes an orthonormal vector of the first t + 1 landmarks.
+    """Centers approximated by dense combinations of a few points, with bounds on the error."""
 
     points: Floats
     factors: Floats
     basis: Floats
+    """Lower triangular: row t combines the first t + 1 landmarks to a vector that is orthonormal to those before."""
     bounds: Bounds
 
 
 class Nearest(NamedTuple):
-    """What a labelling pass fills in for every point: center, c.c - 2 <x, c> of the nearest and of the second."""
+    """Output of a labelling pass, per point: the nearest center, and c.c - 2 <x, c> of the nearest and the second."""
 
     labels: Ints
     first: Floats
@@ -84,7 +96,7 @@ class Nearest(NamedTuple):
 
 @compiled()
 def values(program: Program, columns: Floats, low: int, high: int, y: Floats, stack: Floats) -> None:
-    """Leave K(x, y), or the exact squared distance, of points low..high in stack[0]; the last row is scratch."""
+    """Write K(x, y), or the exact squared distance, of points low..high to stack[0]. The last row is working space."""
     m = high - low
     d = columns.shape[0] - program.extra
     features, others = columns[:d], y[:d]
@@ -131,9 +143,9 @@ def diagonal(program: Program, columns: Floats, out: Floats) -> None:
 
 @compiled()
 def distances(program: Program, cloud: Cloud, low: int, high: int, rows: Rows, r: int, z: float, stack: Floats) -> None:
-    """distance^z of points low..high to rows[r], left in stack[0]."""
+    """Write distance^z of points low..high to rows[r] to stack[0]."""
     values(program, cloud.columns, low, high, rows.points[r], stack)
-    # An exact program needs no diagonals: then both arrays are empty and these are never read.
+    # An exact program needs no diagonals: both arrays are empty then, and not read.
     own = cloud.diagonals[low:high]
     other = 0.0 if program.squared else rows.diagonals[r]
     finish_distances(stack[0], high - low, own, other, program.squared, z)
@@ -156,21 +168,11 @@ def block(program: Program, columns: Floats, rows: Floats, out: Floats) -> None:
 
 @compiled()
 def update_nearest(
-    program: Program,
-    cloud: Cloud,
-    pivots: Rows,
-    first: int,
-    z: float,
-    weights: Floats,
-    best: Floats,
-    nearest: Ints,
-    onward: Floats,
-    tile_costs: Floats,
+    program: Program, cloud: Cloud, weights: Floats, pivots: Rows, first: int, z: float, found: NearestPivots
 ) -> None:
-    """Measure all points against more pivots: keep min distance^z, which pivot, and each tile's weighted cost.
+    """Compare all points with more pivots and update `found`.
 
-    Pivot r of this call is known as `first + r`. A tile sees all pivots while it is in the cache. `onward` is
-    distance^z to the pivot that comes after the nearest one, kept for those who want to order a cell by it.
+    Pivot r of this call has the index `first + r`. A tile is compared with all pivots while it is in the cache.
     """
     stack = np.empty((program.stack_rows, TILE))
     n = cloud.columns.shape[1]
@@ -178,8 +180,15 @@ def update_nearest(
         high = min(low + TILE, n)
         for r in range(pivots.points.shape[0]):
             distances(program, cloud, low, high, pivots, r, z, stack)
-            keep_nearest(stack[0], high - low, first + r, best[low:high], nearest[low:high], onward[low:high])
-        tile_costs[low // TILE] = weighted_sum(best[low:high], weights[low:high], high - low)
+            keep_nearest(
+                stack[0],
+                high - low,
+                first + r,
+                found.distances[low:high],
+                found.nearest[low:high],
+                found.onward[low:high],
+            )
+        found.tile_costs[low // TILE] = weighted_sum(found.distances[low:high], weights[low:high], high - low)
 
 
 @compiled()
@@ -207,7 +216,7 @@ def center_set_costs(
 def center_products(
     program: Program, columns: Floats, low: int, high: int, centers: Combinations, stack: Floats, products: Floats
 ) -> None:
-    """products[c, i] = <x_i, center c> for points low..high: one kernel value a point and coreset point."""
+    """products[c, i] = <x_i, center c> for points low..high: one kernel value per point and coreset point."""
     m = high - low
     products[:, :m] = 0.0
     for j in range(centers.points.shape[0]):
@@ -257,10 +266,10 @@ def landmark_products(
     products: Floats,
     residual: Floats,
 ) -> None:
-    """products[c, i] = <x_i, center c> on the landmarks, residual[i] = what the basis does not span of |phi(x_i)|^2.
+    """products[c, i] = <x_i, approximated center c>, residual[i] = the part of |phi(x_i)|^2 outside the basis.
 
-    The landmarks of `basis` come first: an orthonormal basis of their span gives the part of phi(x) outside it. A
-    kernel's stack grows upwards from where its value is to stand, over rows of `tiles` that are filled later.
+    The landmarks of `basis` come first. A kernel's value is written to row t of `tiles`; its stack uses the rows
+    above, which are filled later.
     """
     m = high - low
     k, count = landmarks.factors.shape
@@ -287,7 +296,7 @@ def label_by_landmarks(
     out: Nearest,
     sure: Any,
 ) -> float:
-    """As `label_directly`, from the landmarks alone; sure[i] where that is proved. The largest error let through."""
+    """As `label_directly`, from the landmarks alone. Set sure[i] if the result is proved; return the largest error."""
     n = cloud.columns.shape[1]
     k, count = landmarks.factors.shape
     tiles = np.empty((min(GROUP, count) + program.stack_rows, TILE))
@@ -309,7 +318,7 @@ def label_by_landmarks(
 
 @compiled()
 def sum_directly(program: Program, columns: Floats, centers: Combinations, out: Floats) -> None:
-    """out[c, i] = <x_i, center c> for all points, from all the points the centers are made of."""
+    """out[c, i] = <x_i, center c> for all points, from all points that the centers combine."""
     n = columns.shape[1]
     stack = np.empty((program.stack_rows, TILE))
     products = np.empty((out.shape[0], TILE))
@@ -323,7 +332,7 @@ def sum_directly(program: Program, columns: Floats, centers: Combinations, out: 
 def sum_by_landmarks(
     program: Program, cloud: Cloud, landmarks: Landmarks, accuracy: float, out: Floats, sure: Any
 ) -> None:
-    """out[i] = <x_i, center> of the one center, from the landmarks alone; sure[i] where it is within `accuracy`."""
+    """out[i] = <x_i, center> of the one center, from the landmarks alone. Set sure[i] if it is within `accuracy`."""
     n = cloud.columns.shape[1]
     tiles = np.empty((min(GROUP, landmarks.factors.shape[1]) + program.stack_rows, TILE))
     products = np.empty((1, TILE))

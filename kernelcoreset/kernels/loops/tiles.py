@@ -1,8 +1,8 @@
-"""One kernel on one tile of points, compiled: the loops that must vectorise.
+"""Compiled loops for one kernel on one tile of points. They are written so that the compiler vectorises them.
 
-A tile is `TILE` points, small enough to stay in the first-level cache. Points come as columns, an array of shape
-(d, n): one contiguous run a coordinate is what the processor's vector units want. Everything here works on
-`out[0 : high - low]` for the points low..high, assumes validated input and owns no random generator.
+A tile is `TILE` points, few enough to stay in the first-level cache. Points are columns, an array of shape (d, n), so
+that each coordinate is contiguous, as vector instructions need it. The loops write `out[0 : high - low]` for the points
+low..high. They assume validated input and have no random generator.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from kernelcoreset.kernels.program import (
 
 TILE = 1024
 
-# `contract` allows fused multiply-add; the other relaxations would break the range reduction of `_expm1`.
+# `contract` allows fused multiply-add. Other relaxations would break the range reduction of `_expm1_of_minus`.
 FAST = {"contract"}
-# A sum of products may also be reordered, which is what lets a reduction vectorise.
+# A sum may also be reordered: without that it cannot be vectorised.
 FAST_SUM = {"contract", "reassoc"}
 
 _LOG2E = 1.4426950408889634
 _LN2_HIGH = 6.93145751953125e-1  # few bits, so k * _LN2_HIGH is exact
 _LN2_LOW = 1.42860682030941723212e-6
-_ROUND = 6755399441055744.0  # adding and subtracting 1.5 * 2^52 rounds to an integer
+_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to an integer
 _NOISE = 1e-14
-_FARTHEST = 708.0  # exp(-708) is the last normal number; beyond it a kernel value is zero for every purpose
+_FARTHEST = 708.0  # exp(-708) is about the smallest normal number; smaller kernel values count as zero
 
 
 @compiled(fastmath=FAST, inline="always")
 def _expm1_of_minus(t: float) -> float:
-    """exp(-t) - 1 for t >= 0 to the last bits, also near zero; vectorises, unlike libm's."""
+    """exp(-t) - 1 for t >= 0, accurate to the last bits also near zero. Unlike the C library's, it vectorises."""
     x = -min(t, _FARTHEST)
     k = (x * _LOG2E + _ROUND) - _ROUND
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW  # |r| <= ln(2) / 2
@@ -63,7 +63,7 @@ def _expm1_of_minus(t: float) -> float:
 
 
 # --- statistics of a pair: squared L2 distance, L1 distance, inner product -------------------------------------------
-# Four coordinates a sweep: a third of the loads and stores of one at a time.
+# Four coordinates per loop: a third of the loads and stores of one coordinate at a time.
 
 
 @compiled(fastmath=FAST)
@@ -139,12 +139,12 @@ def _squared_norms(columns: Floats, low: int, high: int, out: Floats) -> None:
             out[i] += a[i] * a[i]
 
 
-# --- one operation: from a statistic to K, or to the squared feature distance where that is exact ------------------
+# --- one operation: from a statistic to K, or to the squared feature distance if the program is exact --------------
 
 
 @compiled(fastmath=FAST)
 def _decay(out: Floats, m: int, rate: float, squared: bool) -> None:
-    """exp(-rate t), or the squared distance 2 - 2 exp(-rate t), which keeps near points exact."""
+    """exp(-rate t), or the squared distance 2 - 2 exp(-rate t), computed without cancellation for small t."""
     if squared:
         for i in range(m):
             out[i] = -2.0 * _expm1_of_minus(out[i] * rate)
@@ -185,7 +185,7 @@ def _large_powers(out: Floats, m: int, offset: float, degree: int) -> None:
 
 @compiled(fastmath=FAST)
 def _small_powers(out: Floats, m: int, offset: float, degree: int) -> None:
-    """(t + offset)^degree for degrees 1 to 4, without a branch inside the loop so that it vectorises."""
+    """(t + offset)^degree for degrees 1 to 4, without a branch inside the loop, so that it vectorises."""
     if degree == 1:
         for i in range(m):
             out[i] += offset
@@ -215,7 +215,7 @@ def _powers(out: Floats, m: int, offset: float, degree: int) -> None:
 
 @compiled(fastmath=FAST)
 def _cosine(columns: Floats, low: int, high: int, y: Floats, out: Floats, norms: Floats) -> None:
-    """<x, y> / (|x| |y|), zero where either is the zero vector."""
+    """<x, y> / (|x| |y|), zero if either is the zero vector."""
     m = high - low
     _inner(columns, low, high, y, out)
     _squared_norms(columns, low, high, norms)
@@ -280,7 +280,7 @@ def leaf_diagonal(code: int, parameters: Floats, columns: Floats, low: int, high
 
 @compiled(fastmath=FAST)
 def combine(code: int, parameters: Floats, m: int, stack: Floats, top: int) -> int:
-    """ADD and MULTIPLY fold the top of the stack into the entry below it, SCALE changes the top; the new top."""
+    """Apply ADD or MULTIPLY to the two top entries of the stack, or SCALE to the top one; return the new top."""
     if code == SCALE:
         factor = parameters[0]
         for i in range(m):
@@ -314,8 +314,8 @@ def finish_distances(tile: Floats, m: int, diagonal_tile: Floats, y_diagonal: fl
         for i in range(m):
             norms = diagonal_tile[i] + y_diagonal
             value = norms - 2.0 * tile[i]
-            # Below the rounding of the three terms there is only noise: equal points are at distance zero.
-            # In this form NaN stays NaN, to be noticed.
+            # Values below the rounding error of the three terms count as 0, so equal points are at distance 0.
+            # Written this way, NaN stays NaN and the caller sees it.
             tile[i] = 0.0 if value <= _NOISE * norms else value
     if z == 1.0:
         _square_roots(tile, m)
@@ -326,11 +326,11 @@ def finish_distances(tile: Floats, m: int, diagonal_tile: Floats, y_diagonal: fl
 
 @compiled(fastmath=FAST)
 def keep_nearest(tile: Floats, m: int, which: int, best: Floats, nearest: Ints, onward: Floats) -> None:
-    """Running minimum, its index, and the value that came after it; without a branch so that it vectorises."""
+    """Update the minimum so far, its index, and the value that followed it; without a branch, so that it vectorises."""
     own, before = np.int32(which), np.int32(which - 1)
     for i in range(m):
         value, smallest, at = tile[i], best[i], nearest[i]
-        closer = not (smallest <= value)  # in this form NaN wins, to be noticed
+        closer = not (smallest <= value)  # written this way, NaN wins and the caller sees it
         onward[i] = 0.0 if closer else (value if at == before else onward[i])
         best[i] = value if closer else smallest
         nearest[i] = own if closer else at
@@ -338,6 +338,7 @@ def keep_nearest(tile: Floats, m: int, which: int, best: Floats, nearest: Ints, 
 
 @compiled(fastmath=FAST_SUM)
 def weighted_sum(tile: Floats, weights: Floats, m: int) -> float:
+    """Return sum_i tile[i] * weights[i]."""
     total = 0.0
     for i in range(m):
         total += tile[i] * weights[i]

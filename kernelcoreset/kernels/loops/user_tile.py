@@ -1,7 +1,8 @@
 """A user's function on one tile of points, called by its address.
 
 The passes are compiled once for all kernels. A user's function is compiled into a loop over a tile with a C signature,
-and a program holds the address of that loop: one indirect call per tile, and nothing else is compiled again.
+and the program holds the address of that loop. So a function costs one indirect call per tile, and only its own loop
+is compiled.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _FLOATS = types.CPointer(types.float64)  # type: ignore[no-untyped-call]
 _SIGNATURE = types.void(_FLOATS, types.int64, types.int64, types.int64, types.int64, _FLOATS, types.boolean, _FLOATS)
 
 
-@cache  # for ever: a program may outlive everything else that knows of the function
+@cache  # never freed: a program holds the bare address and may outlive every other reference to the loop
 def user_tile(function: Callable[..., Any]) -> Any:
     """Return the compiled loop of a user's function over a tile; its `address` goes into a program.
 
