@@ -11,6 +11,8 @@ from functools import partial
 
 from kernelcoreset.jobs.runner import Job, run_job
 
+_ROWS = ("input", "kernel", "coreset", "spark", "run")
+_FEATURES = "input.features"
 _OUTPUT = "output.path|output.table"
 _BATCH = "kernelcoreset.spark.jobs.batch"
 
@@ -22,7 +24,11 @@ JOBS = {
             "Read all rows once and write a coreset: a small weighted set of rows that represents all of them.",
             work=f"{_BATCH}:build_coreset",
             plan=f"{_BATCH}:plan",
-            needs=("coreset.path",),
+            sections=_ROWS,
+            needs=(
+                _FEATURES,
+                "coreset.path",
+            ),
             record_beside="coreset.path",
         ),
         Job(
@@ -30,6 +36,7 @@ JOBS = {
             "Find the clusters on a coreset that build-coreset wrote, and save the model. Reads no rows.",
             work="kernelcoreset.jobs.cluster:run",
             plan="kernelcoreset.jobs.cluster:plan",
+            sections=("coreset", "cluster", "run"),
             needs=("coreset.path", "cluster.model_path"),
             record_beside="cluster.model_path",
         ),
@@ -38,7 +45,8 @@ JOBS = {
             "Label every row with the model that cluster saved, and write the rows with their cluster and distance.",
             work=f"{_BATCH}:assign",
             plan=f"{_BATCH}:plan",
-            needs=("cluster.model_path", _OUTPUT),
+            sections=("input", "coreset", "cluster", "output", "certificate", "spark", "run"),
+            needs=(_FEATURES, "cluster.model_path", _OUTPUT),
         ),
         Job(
             "run",
@@ -46,7 +54,11 @@ JOBS = {
             "result.",
             work=f"{_BATCH}:run",
             plan=f"{_BATCH}:plan",
-            needs=(_OUTPUT,),
+            sections=(*_ROWS, "cluster", "output", "certificate"),
+            needs=(
+                _FEATURES,
+                _OUTPUT,
+            ),
         ),
         Job(
             "spectral",
@@ -55,7 +67,11 @@ JOBS = {
             "labels new rows with it.",
             work=f"{_BATCH}:spectral",
             plan=f"{_BATCH}:plan",
-            needs=(_OUTPUT,),
+            sections=(*_ROWS, "cluster", "spectral", "output", "certificate"),
+            needs=(
+                _FEATURES,
+                _OUTPUT,
+            ),
         ),
         Job(
             "graph",
@@ -63,6 +79,7 @@ JOBS = {
             "output one row per node with its cluster. With cluster.model_path the model is saved.",
             work="kernelcoreset.spark.jobs.graph:run",
             plan="kernelcoreset.spark.jobs.graph:plan",
+            sections=("input", "coreset", "cluster", "graph", "output", "spark", "run"),
             needs=(_OUTPUT,),
         ),
         Job(
@@ -71,14 +88,16 @@ JOBS = {
             "what is new.",
             work="kernelcoreset.spark.jobs.update:run",
             plan="kernelcoreset.spark.jobs.update:plan",
-            needs=("store.path", f"{_OUTPUT}|update.label=none"),
+            sections=(*_ROWS, "cluster", "output", "certificate", "store", "update"),
+            needs=(_FEATURES, "store.path", f"{_OUTPUT}|update.label=none"),
         ),
         Job(
             "stream",
             "Follow a stream: add every micro-batch to the store exactly once, label it, and fit again now and then.",
             work="kernelcoreset.spark.jobs.stream:run",
             plan="kernelcoreset.spark.jobs.stream:plan",
-            needs=("store.path", "stream.checkpoint", _OUTPUT),
+            sections=(*_ROWS, "cluster", "output", "store", "stream"),
+            needs=(_FEATURES, "store.path", "stream.checkpoint", _OUTPUT),
         ),
     )
 }

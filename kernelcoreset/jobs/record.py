@@ -139,7 +139,8 @@ def _without_secrets(settings: dict[str, Any]) -> dict[str, Any]:
         return {name: "(hidden)" if _SECRET.search(name) else text for name, text in options.items()}
 
     for section, key in (("input", "options"), ("output", "options"), ("spark", "conf")):
-        settings[section][key] = hide(settings[section][key])
+        if section in settings:
+            settings[section][key] = hide(settings[section][key])
     return settings
 
 

@@ -55,6 +55,8 @@ class Job:
         The function that does the work, `work(settings, record)`, as "module:function".
     plan : str
         The function that returns what `--dry-run` prints, `plan(settings)`, as "module:function".
+    sections : tuple of str
+        Names of the sections of the settings that the job uses.
     needs : tuple of str
         Keys that must be set, as `Settings.require` takes them.
     record_beside : str, optional
@@ -65,14 +67,15 @@ class Job:
     description: str
     work: str
     plan: str
+    sections: tuple[str, ...]
     needs: tuple[str, ...]
     record_beside: str | None = None
 
 
-def parse(argv: Sequence[str] | None, description: str) -> Options:
+def parse(job: Job, argv: Sequence[str] | None = None) -> Options:
     """Return the options of a command line, with checked settings; `--help` and `--version` end the process."""
     parser = argparse.ArgumentParser(
-        description=description,
+        description=job.description,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -93,7 +96,7 @@ def parse(argv: Sequence[str] | None, description: str) -> Options:
     )
     parser.add_argument("--version", action="version", version=f"kernelcoreset {kernelcoreset.__version__}")
     given = parser.parse_args(argv)
-    return Options(Settings.load(given.config, given.overrides), given.dry_run)
+    return Options(Settings.load(given.config, given.overrides, job.sections), given.dry_run)
 
 
 def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
@@ -106,7 +109,7 @@ def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
     """
     log_to_stderr()
     try:
-        options = parse(argv, job.description)
+        options = parse(job, argv)
         options.settings.require(job.name, *job.needs)
     except SettingError as error:
         log.error("Bad settings: %s", error)

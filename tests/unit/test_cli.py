@@ -186,6 +186,7 @@ def test_bad_settings_are_refused_before_spark(name, arguments, message, config,
     ("name", "left_out", "missing"),
     [
         ("build-coreset", 'path = "coreset.parquet"\n', "`coreset.path` is required by the job build-coreset"),
+        ("run", "demo_rows = 400", "Give exactly one of `input.path`"),
         ("cluster", 'path = "coreset.parquet"\n', "`coreset.path` is required by the job cluster"),
         ("cluster", 'model_path = "model"\n', "`cluster.model_path` is required by the job cluster"),
         ("assign", 'model_path = "model"\n', "`cluster.model_path` is required by the job assign"),

@@ -1,6 +1,7 @@
 """Settings: what a file may say, and what a user is told when it says something else."""
 
 import json
+import pickle
 import re
 import tomllib
 from dataclasses import fields
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kernelcoreset import Gaussian, Linear, SettingError, UserKernel
-from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.jobs.cli import JOBS
+from kernelcoreset.jobs.settings.settings import SECTIONS, Settings
 
 CONF = Path(__file__).parents[2] / "conf"
 LEAST = {"input": {"demo_rows": 100}, "kernel": {"name": "Linear"}, "coreset": {"k": 3}}
@@ -40,7 +42,7 @@ def test_the_reference_mentions_every_field_and_no_other():
     text = (CONF / "reference.toml").read_text()
     sections = dict(re.findall(r"^\[(\w+)\](.*?)(?=^\[|\Z)", text, flags=re.M | re.S))
     settings = Settings.load(CONF / "reference.toml")
-    assert list(sections) == [part.name for part in fields(Settings)]
+    assert list(sections) == list(SECTIONS)
     for name, body in sections.items():
         if name != "kernel":
             mentioned = re.findall(r"^(?:# )?(\w+) = ", body, flags=re.M)
@@ -58,13 +60,25 @@ def test_the_reference_states_the_true_defaults():
                 assert value == least[section][key], f"{section}.{key}"
 
 
-@pytest.mark.parametrize("name", ["demo.toml", "twitter.toml", "update.toml", "stream.toml", "spark-defaults.conf"])
-def test_every_line_of_conf_has_its_reason(name):
-    reason_above = False
-    for line in (CONF / name).read_text().splitlines():
-        if line and not line.startswith(("#", "[")):
-            assert "#" in line or reason_above, line
-        reason_above = bool(line)
+def lines_without_reason(text, *, is_toml):
+    """The settings that have no comment: on their own line in TOML, above their paragraph in a .conf file."""
+    found, reason_above = [], False
+    for line in text.splitlines():
+        if not line or line.startswith(("#", "[")):
+            reason_above = line.startswith("#")
+        elif not (re.search(r"\S +# \S", line) if is_toml else reason_above):
+            found.append(line)
+    return found
+
+
+@pytest.mark.parametrize("file", sorted(CONF.iterdir()), ids=lambda file: file.name)
+def test_every_line_of_conf_has_its_reason(file):
+    text, is_toml = file.read_text(), file.suffix == ".toml"
+    assert lines_without_reason(text, is_toml=is_toml) == []
+    # This test can fail: without the comments no setting has a reason.
+    settings = [line for line in text.splitlines() if line and not line.startswith(("#", "["))]
+    bare = re.sub(r"(^| +)# .*", "", text, flags=re.M)
+    assert len(lines_without_reason(bare, is_toml=is_toml)) == len(settings) > 0
 
 
 def test_defaults_that_depend_on_other_keys():
@@ -96,7 +110,7 @@ def test_a_message_names_the_file_and_the_key(tmp_path):
         Settings.load(file, ["coreset.k=x"])
 
 
-def test_a_byte_order_mark_is_no_harm(tmp_path):
+def test_a_byte_order_mark_is_skipped(tmp_path):
     file = tmp_path / "my.toml"
     file.write_text(CONF.joinpath("demo.toml").read_text(), encoding="utf-8-sig")
     assert Settings.load(file) == Settings.load(CONF / "demo.toml")
@@ -202,7 +216,7 @@ def test_a_width_left_to_the_data_is_filled_in_later():
     kernel = settings_with(kernel={"name": "Sum", "left": wide, "right": {"name": "Linear"}}).kernel
     assert kernel.sigma_rule == "median"
     assert kernel.build(sigma=4.0) == Gaussian(sigma=4.0) + Linear()
-    with pytest.raises(SettingError, match=r"`kernel.sigma` = 'median' needs the data"):
+    with pytest.raises(SettingError, match=r"`kernel.sigma` = 'median' is chosen from the data"):
         kernel.build()
     assert settings_with(kernel={"name": "Gaussian", "sigma": 3.0}).kernel.sigma_rule is None
 
@@ -233,7 +247,6 @@ FROM_PATH = {"demo_rows": None, "path": "points", "features": ["a", "b"]}
         ({"input": {"path": "x"}}, "Give exactly one of `input.path`, .* got path and demo_rows"),
         ({"input": {"demo_rows": None}}, "Give exactly one of .* got none"),
         ({"input": {"demo_rows": 0}}, "`input.demo_rows` must be at least 1"),
-        ({"input": {"demo_rows": None, "path": "x"}}, "`input.features` is required"),
         ({"input": {**FROM_PATH, "path": " "}}, "`input.path` must be a text that is not empty, in quotes; got ' '"),
         ({"input": {**FROM_PATH, "where": 5}}, "`input.where` must be a text"),
         ({"input": {**FROM_PATH, "features": ["a", "a"]}}, "`input.features` must be a list of different column names"),
@@ -270,6 +283,11 @@ FROM_PATH = {"demo_rows": None, "path": "points", "features": ["a", "b"]}
             "cannot set spark.master: Spark reads it before this file",
         ),
         ({"spark": {"conf": {"spark.driver.memory": "9g"}}}, "cannot set spark.driver.memory"),
+        (
+            {"graph": {"source_col": "a", "target_col": "a"}},
+            "`graph.source_col` must not be `graph.target_col`",
+        ),
+        ({"graph": {"most_edges": 0}}, "`graph.most_edges` must be at least 1"),
         ({"store": {"path": ""}}, "`store.path` must be a text that is not empty"),
         ({"store": {"paht": "x"}}, "Unknown key `store.paht`. Did you mean `store.path`"),
         ({"update": {"lable": "all"}}, "Unknown key `update.lable`. Did you mean `update.label`"),
@@ -277,12 +295,12 @@ FROM_PATH = {"demo_rows": None, "path": "points", "features": ["a", "b"]}
         ({"update": {"vanished": "drop"}}, "`update.vanished` must be one of 'expire', 'keep'"),
         ({"update": {"window": 0}}, "`update.window` must be at least 1"),
         ({"update": {"half_life": -1}}, "`update.half_life` must be a finite number above 0"),
-        ({"update": {"version_col": "v"}}, "`update.version_col` goes with `update.key_col`"),
+        ({"update": {"version_col": "v"}}, "`update.version_col` needs `update.key_col`"),
         ({"update": {"version_col": "v", "key_col": "v"}}, "`update.version_col` must not be `update.key_col`"),
         ({"stream": {"trigger": "now"}}, '`stream.trigger` must be "available-now" or a time such as "10 seconds"'),
         ({"stream": {"refit_batches": 0}}, "`stream.refit_batches` must be at least 1"),
         ({"stream": {"refit_minutes": 0}}, "`stream.refit_minutes` must be a finite number above 0"),
-        ({"stream": {"fan_in": 1}}, "`stream.fan_in` must be at least 2; got 1. At least two keys become one"),
+        ({"stream": {"fan_in": 1}}, "`stream.fan_in` must be at least 2; got 1. At least two keys are merged into one"),
         ({"input": {**FROM_PATH, "schema": 5}}, "`input.schema` must be a text"),
         ({"input": {**FROM_PATH, "select": "x"}}, "`input.select` must be a list"),
         ({"input": {**FROM_PATH, "scan": "direct", "select": ["a"]}}, "no `input.where` or `input.select`"),
@@ -310,7 +328,48 @@ def test_a_table_knows_its_own_partitions():
     assert settings_with(output={"table": "t", "mode": "overwrite-partitions"}).output.partition_by == ()
 
 
-# --- what a job needs, and where its record goes ---------------------------------------------------------------------
+# --- what a job uses, what it needs, and where its record goes -------------------------------------------------------
+
+
+def test_sections_of_other_jobs_are_left_alone():
+    tables = {**LEAST, "update": {"lable": "all"}, "stream": {"fan_in": -1}, "kernel": {"name": "no kernel"}}
+    settings = Settings.from_dict(tables, ["input", "coreset"])
+    assert settings.to_dict().keys() == {"input", "coreset"}
+    assert settings.has("input", "coreset")
+    assert not settings.has("input", "kernel")
+    with pytest.raises(AttributeError, match=r"no section \[kernel\]. They have: input, coreset"):
+        settings.kernel  # noqa: B018
+    with pytest.raises(SettingError, match=r"Unknown key `update\.lable`"):
+        Settings.from_dict({**tables, "kernel": {"name": "Linear"}})
+    with pytest.raises(SettingError, match=r"Unknown section `updates`. Did you mean `update`\?"):
+        Settings.from_dict({**tables, "updates": {}}, ["input", "coreset"])
+    with pytest.raises(SettingError, match=r"`update` must be a section, written \[update\]; got 5"):
+        Settings.from_dict({**tables, "update": 5}, ["input", "coreset"])
+
+
+def test_settings_of_a_job_survive_json_and_pickle():
+    settings = Settings.load(CONF / "update.toml", sections=["input", "coreset", "store"])
+    assert Settings.from_dict(json.loads(json.dumps(settings.to_dict())), list(settings.sections)) == settings
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    assert settings != Settings.load(CONF / "update.toml", sections=["input", "coreset"])
+
+
+def test_every_job_uses_known_sections_and_needs_only_their_keys():
+    for job in JOBS.values():
+        assert len(set(job.sections)) == len(job.sections)
+        assert set(job.sections) <= SECTIONS.keys()
+        settings = Settings.load(CONF / "reference.toml", sections=job.sections)
+        for alternative in "|".join(job.needs).split("|"):
+            settings.get(alternative.partition("=")[0])
+    assert {name for job in JOBS.values() for name in job.sections} == SECTIONS.keys()
+
+
+def test_a_graph_needs_no_kernel_and_no_features():
+    tables = {"input": {"path": "edges"}, "coreset": {"k": 3}}
+    settings = Settings.from_dict(tables, JOBS["graph"].sections)
+    assert settings.graph.source_col == "src"
+    assert settings.input.features == ()
+    assert "kernel" not in settings.to_dict()
 
 
 def test_a_job_names_what_it_lacks():
@@ -318,6 +377,13 @@ def test_a_job_names_what_it_lacks():
     with pytest.raises(SettingError, match=r"`output.path` or `output.table` is required by the job run"):
         settings.require("run", "coreset.k", "output.path|output.table")
     settings_with(output={"table": "t"}).require("run", "coreset.k", "output.path|output.table")
+    settings = settings_with(input={"demo_rows": None, "path": "x"})
+    with pytest.raises(SettingError, match=r'`input.features` is required .* --set input.features=\["longitude", "lat'):
+        settings.require("run", "input.features")
+    need = "output.path|update.label=all"
+    with pytest.raises(SettingError, match=r'`output.path` or `update.label` = "all" is required by the job update'):
+        settings.require("update", need)
+    settings_with(update={"label": "all"}).require("update", need)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The sections of a settings file for rows: [input], where they come from, and [output], where they go with labels."""
+"""The sections of a settings file for rows: [input], where they are read, and [output], where they are written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelcoreset.checks import check_choice, check_count
 from kernelcoreset.errors import SettingError
-from kernelcoreset.jobs.settings.sections import check_texts, flat_options, set_field
+from kernelcoreset.jobs.settings.fields import check_texts, column_names, flat_options, set_field
 
 _FORMATS_OF_FILES = ("parquet", "orc", "csv", "json", "text", "avro", "delta", "xml", "binaryFile")
 _DEMO_FEATURES = ("longitude", "latitude")
@@ -18,8 +18,8 @@ _DEMO_FEATURES = ("longitude", "latitude")
 class InputSettings:
     """[input]: the rows to cluster.
 
-    Exactly one of `path`, `table`, `query` and `demo_rows` says where they are; none for a `format` without files, such
-    as kafka or rate, of which `options` say it all.
+    Exactly one of `path`, `table`, `query` and `demo_rows` says where they are. A `format` without files, such as kafka
+    or rate, needs none of them: its `options` say where the rows are.
 
     Parameters
     ----------
@@ -30,27 +30,28 @@ class InputSettings:
     query : str, optional
         A SQL query.
     demo_rows : int, optional
-        Generate this many geo-like points instead (seeded), with the columns longitude and latitude.
+        Generate this many geo-like points from the seed, with the columns longitude and latitude.
     format : str
-        Format of `path`: parquet, csv, json, orc, delta, ...; or a source without one: kafka, rate, ...
+        Format of `path`: parquet, csv, json, orc, delta, ...; or a source without a path: kafka, rate, ...
     options : mapping
         Options of Spark's reader, such as `{header = true}`.
     schema : str, optional
-        Columns and types, such as "x double, y double", where the files do not say them. Streams of files need it.
+        Columns and types, such as "x double, y double", if the files do not have them. Streams of files need it.
     select : list of str
-        SQL expressions to take instead of all columns, such as "CAST(value AS DOUBLE) AS x".
+        SQL expressions to select instead of all columns, such as "CAST(value AS DOUBLE) AS x".
     features : list of str or str
-        Numeric columns, or the name of one array or vector column. With `demo_rows` they are known.
+        Numeric columns, or the name of one array or vector column. Required by all jobs but graph, which has edges
+        instead of points; the default for `demo_rows` is its two columns.
     weight_col, id_col : str, optional
-        Column of row weights; column of row ids that the coreset keeps.
+        Column of row weights; column of row ids, which the coreset keeps.
     where : str, optional
-        Only the rows for which this SQL condition holds.
+        SQL condition; only rows for which it holds are read.
     bad_rows : {"fail", "drop", "quarantine"}
         What to do with rows that have a null, NaN, infinity or a wrong length among features or weight.
     quarantine_path : str, optional
         Where bad rows are written, with the reason, under "quarantine".
     scan : {"auto", "spark", "direct"}
-        "direct": tasks open the Parquet files themselves, which is faster; "auto" does so where it can.
+        "direct": tasks open the Parquet files themselves, which is faster; "auto": "direct" if possible, else "spark".
     """
 
     path: str | None = None
@@ -77,15 +78,10 @@ class InputSettings:
         if self.demo_rows is not None:
             check_count("input.demo_rows", self.demo_rows)
         set_field(self, "options", flat_options("input.options", self.options))
-        set_field(self, "select", _names("input.select", self.select))
+        set_field(self, "select", column_names("input.select", self.select))
         features = self.features or (_DEMO_FEATURES if self.demo_rows else ())
         if not isinstance(features, str):
-            features = _names("input.features", features)
-            if not features:
-                raise SettingError(
-                    "`input.features` is required: the numeric columns to cluster on, such as "
-                    '["longitude", "latitude"], or the name of one array or vector column.'
-                )
+            features = column_names("input.features", features)
         set_field(self, "features", features)
         check_choice("input.bad_rows", self.bad_rows, ("fail", "drop", "quarantine"))
         if (self.bad_rows == "quarantine") != (self.quarantine_path is not None):
@@ -97,30 +93,30 @@ class InputSettings:
         if self.scan == "direct" and not self.is_whole_files:
             raise SettingError(
                 '`input.scan` = "direct" reads whole Parquet files: it needs `input.path`, format "parquet" and no '
-                '`input.where` or `input.select`. Use "auto", which takes the direct way where it can.'
+                '`input.where` or `input.select`. Use "auto", which reads directly if it can.'
             )
         if self.weight_col is not None and self.weight_col in self.feature_columns:
             raise SettingError(f"`input.weight_col` must not be one of the features; got {self.weight_col!r}.")
 
     @property
     def has_no_place(self) -> bool:
-        """Whether the options alone say where the rows are."""
+        """Whether `options` alone say where the rows are."""
         return all(place is None for place in (self.path, self.table, self.query, self.demo_rows))
 
     @property
     def is_whole_files(self) -> bool:
-        """Whether the rows are those of Parquet files as they are."""
+        """Whether the rows are all rows of Parquet files, unchanged."""
         return self.path is not None and self.format == "parquet" and self.where is None and not self.select
 
     @property
     def feature_columns(self) -> tuple[str, ...]:
-        """The feature columns by name, also where it is one array column."""
+        """The names of the feature columns; one name for an array or vector column."""
         return (self.features,) if isinstance(self.features, str) else self.features
 
 
 @dataclass(frozen=True)
 class OutputSettings:
-    """[output]: the rows with their labels. Needed by the jobs that write them: one of `path` and `table`.
+    """[output]: where the rows are written with their labels, to one of `path` and `table`.
 
     Parameters
     ----------
@@ -129,16 +125,16 @@ class OutputSettings:
     format : str
         Format of the files or the table: parquet, csv, json, orc, delta, ...
     mode : {"error", "overwrite", "append", "overwrite-partitions"}
-        What to do if the output is there already; "error" leaves it as it is and stops before any work.
+        What to do if the output exists; "error" leaves it as it is and stops before any work.
         "overwrite-partitions" replaces only the partitions that have new rows.
     partition_by : list of str
-        Columns that become folders.
+        Columns by whose values the output is divided into folders.
     prediction_col, distance_col : str
         Names of the new columns: the cluster (0, 1, ...) and the distance to its center in the kernel's feature space.
     margin_col : str, optional
-        Name of one more column, how much farther the second center is; left out unless named.
+        Name of a third new column: how much farther the second nearest center is. Not written unless named.
     columns : list of str, optional
-        Input columns to pass through; all unless given.
+        Input columns to write; all by default.
     options : mapping
         Options of Spark's writer, such as `{compression = "zstd"}`.
     """
@@ -159,9 +155,9 @@ class OutputSettings:
         if self.path is not None and self.table is not None:
             raise SettingError("Give one of `output.path` and `output.table`; got both.")
         check_choice("output.mode", self.mode, ("error", "overwrite", "append", "overwrite-partitions"))
-        set_field(self, "partition_by", _names("output.partition_by", self.partition_by))
+        set_field(self, "partition_by", column_names("output.partition_by", self.partition_by))
         if self.columns is not None:
-            set_field(self, "columns", _names("output.columns", self.columns))
+            set_field(self, "columns", column_names("output.columns", self.columns))
             lost = sorted(set(self.partition_by) - {*self.columns, *self.new_columns})
             if lost:
                 raise SettingError(f"`output.columns` must hold the columns of `output.partition_by`; missing: {lost}.")
@@ -183,11 +179,3 @@ def _exactly_one(section_name: str, section: Any, *names: str) -> None:
     if len(given) != 1:
         listed = ", ".join(f"`{section_name}.{name}`" for name in names)
         raise SettingError(f"Give exactly one of {listed}; got {' and '.join(given) or 'none'}.")
-
-
-def _names(key: str, values: Any) -> tuple[str, ...]:
-    """Column names, each given once."""
-    texts = isinstance(values, list | tuple) and all(isinstance(value, str) and value for value in values)
-    if not texts or len(set(values)) < len(values):
-        raise SettingError(f'`{key}` must be a list of different column names, such as ["a", "b"]; got {values!r}.')
-    return tuple(values)

@@ -1,4 +1,4 @@
-"""The sections of a settings file for the jobs that keep a clustering up to date: [store], [update] and [stream]."""
+"""The sections of a settings file for the jobs update and stream: [store], [update] and [stream]."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelcoreset.checks import check_choice, check_count, check_positive
 from kernelcoreset.errors import SettingError
-from kernelcoreset.jobs.settings.sections import check_texts, set_field
+from kernelcoreset.jobs.settings.fields import check_texts, set_field
 
 AVAILABLE_NOW = "available-now"
 _INTERVAL = re.compile(r"\d+ *(milli|micro)?(second|minute|hour|day|week)s?")
@@ -15,12 +15,12 @@ _INTERVAL = re.compile(r"\d+ *(milli|micro)?(second|minute|hour|day|week)s?")
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """[store]: where the coresets of all keys are kept from run to run.
+    """[store]: where the coresets of all keys are kept between runs.
 
     Parameters
     ----------
     path : str, optional
-        Folder of the store, made by the first run. Required by the jobs update and stream.
+        Folder of the store; the first run creates it. Required by the jobs update and stream.
     """
 
     path: str | None = None
@@ -31,24 +31,25 @@ class StoreSettings:
 
 @dataclass(frozen=True)
 class UpdateSettings:
-    """[update]: how a run follows what has changed in the input since the last one.
+    """[update]: how the job update follows changes of the input since the last run.
 
     Parameters
     ----------
     key_col : str, optional
-        Column by which the input falls into keys that are renewed as a whole, such as the day of a table's row. Without
-        it the keys of `input.path` are its partition folders (`date=2026-01-01`) or, where there are none, its files.
+        Column that divides the input into keys, such as the day of a row. All rows of a key are read again if one of
+        them changes. Without it the keys of `input.path` are its partition folders (`date=2026-01-01`) or, if it has
+        none, its files.
     version_col : str, optional
-        Column of a table that differs once a key's rows have changed, such as the time they were loaded. Goes with
-        `key_col`. Files are told apart by their names, sizes and times.
+        Column whose values change when rows of a key change, such as the time of loading. Needs `key_col`. Without it
+        a hash of all columns is compared; for files it is their names, sizes and times.
     label : {"new", "all", "none"}
         Rows to label: those of new and changed keys, all, or none.
     vanished : {"expire", "keep"}
-        What to do with a key that the input has no more: take it out of the store, its labels too, or keep both.
+        What to do with a key that is no longer in the input: remove it and its labels, or keep both.
     window : int, optional
-        Only the newest keys count, that many; those that fall out keep their labels.
+        Number of newest keys to use; older ones are removed from the store and keep their labels.
     half_life : float, optional
-        A key that is so many keys older than the newest counts half.
+        A key that is this many keys older than the newest has half its weight.
     """
 
     key_col: str | None = None
@@ -61,7 +62,7 @@ class UpdateSettings:
     def __post_init__(self) -> None:
         check_texts("update", self, "key_col", "version_col")
         if self.version_col is not None and self.key_col is None:
-            raise SettingError("`update.version_col` goes with `update.key_col`: set that too, or leave both out.")
+            raise SettingError("`update.version_col` needs `update.key_col`: set that too, or leave both out.")
         if self.version_col is not None and self.version_col == self.key_col:
             raise SettingError(f"`update.version_col` must not be `update.key_col`; got {self.key_col!r} for both.")
         check_choice("update.label", self.label, ("new", "all", "none"))
@@ -74,24 +75,24 @@ class UpdateSettings:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """[stream]: how a stream is followed, micro-batch by micro-batch.
+    """[stream]: how the job stream follows a stream of micro-batches.
 
     Parameters
     ----------
     checkpoint : str, optional
-        Folder in which Spark notes how far it has read. Required by the job stream; belongs to one store.
+        Checkpoint folder of Spark's streaming query. Required by the job stream; one checkpoint belongs to one store.
     trigger : str
-        "available-now": take in what is there, then end. Or how long to wait between micro-batches, such as
-        "10 seconds": go on until stopped.
+        "available-now": process what is there, then end. Or the time between micro-batches, such as "10 seconds": run
+        until stopped.
     refit_batches : int
-        Find the clusters anew after so many micro-batches ...
+        Fit again after this many micro-batches ...
     refit_minutes : float, optional
-        ... or after so many minutes, whichever comes first.
+        ... or after this many minutes, whichever comes first.
     fan_in : int
-        So many micro-batches become one key of the store, so many of these one of the next level, and so on: the
-        number of keys stays small however long the stream.
+        This many micro-batches are merged into one key of the store, this many of those keys into one of the next
+        level, and so on, which keeps the number of keys small in a long stream.
     batch_col : str
-        Name of the output's partition column, the number of the micro-batch.
+        Name of the output's partition column, which holds the number of the micro-batch.
     """
 
     checkpoint: str | None = None
@@ -110,4 +111,4 @@ class StreamSettings:
         check_count("stream.refit_batches", self.refit_batches)
         if self.refit_minutes is not None:
             set_field(self, "refit_minutes", check_positive("stream.refit_minutes", self.refit_minutes))
-        check_count("stream.fan_in", self.fan_in, 2, "At least two keys become one.")
+        check_count("stream.fan_in", self.fan_in, 2, "At least two keys are merged into one.")

@@ -1,0 +1,83 @@
+"""From a TOML file and `--set` options to the sections of the settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from kernelcoreset.errors import SettingError
+from kernelcoreset.jobs.settings.fields import refuse_unknown
+from kernelcoreset.jobs.settings.kernel import KernelSettings
+
+
+def read_tables(path: str | PathLike[str], overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the tables of a TOML file, with `section.key=value` overrides applied in their order."""
+    tables = _read_toml(Path(path))
+    for override in overrides:
+        _apply(tables, override)
+    return tables
+
+
+def make_sections(tables: Mapping[str, Any], classes: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Any]:
+    """Return the wanted sections, each made from its table by its class and so checked.
+
+    Tables of other known sections are accepted, but not read: one file may serve several jobs.
+    """
+    refuse_unknown("section", "", tables, classes)
+    for name in tables:
+        if not isinstance(tables[name], Mapping):
+            raise SettingError(f"`{name}` must be a section, written [{name}]; got {tables[name]!r}.")
+    sections: dict[str, Any] = {}
+    for name in classes:  # in this order: defaults of later sections come from [coreset]
+        if name in wanted:
+            sections[name] = _make(classes[name], name, tables, sections)
+    return sections
+
+
+def _make(cls: Any, name: str, tables: Mapping[str, Any], before: Mapping[str, Any]) -> Any:
+    if cls is KernelSettings:
+        if name not in tables:
+            raise SettingError('The section [kernel] is required, such as name = "Gaussian" and sigma = 50.0.')
+        return KernelSettings(tables[name])
+    coreset = before.get("coreset")
+    defaults = {} if coreset is None else {"cluster": {"k": coreset.k}, "certificate": {"seed": coreset.seed}}
+    table = {**defaults.get(name, {}), **tables.get(name, {})}
+    fields = dataclasses.fields(cls)
+    refuse_unknown("key", f"{name}.", table, [part.name for part in fields])
+    for part in fields:
+        if part.name not in table and part.default is part.default_factory is dataclasses.MISSING:
+            raise SettingError(f"`{name}.{part.name}` is required; it is not set.")
+    return cls(**table)
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise SettingError(f"The settings file {path} does not exist. Relative to {Path.cwd()}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"{path} is not valid TOML: {error}. Text values need quotes.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingError(f"The settings file {path} cannot be read: {error}.") from None
+
+
+def _apply(tables: dict[str, Any], override: str) -> None:
+    """Set one `section.key=value` in the tables; a value that is not TOML is a text."""
+    full_key, equals, text = override.partition("=")
+    *path, last = [part.strip() for part in full_key.split(".")]
+    if not equals or not path or not all([*path, last]):
+        raise SettingError(f"--set takes section.key=value, such as coreset.k=8; got {override!r}.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    table = tables
+    for part in path:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise SettingError(f"--set {override}: `{part}` is a value, not a section.")
+    table[last] = value

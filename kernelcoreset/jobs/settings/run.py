@@ -1,0 +1,69 @@
+"""The sections of a settings file for the run itself: [spark], its session, and [run], its record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kernelcoreset.errors import SettingError
+from kernelcoreset.files.paths import SCHEMES, is_known
+from kernelcoreset.jobs.settings.fields import check_texts, flat_options, set_field
+
+# Spark reads these before any Python code runs: in a settings file they would be ignored silently.
+_TOO_LATE = (
+    "spark.master",
+    "spark.submit.",
+    "spark.driver.memory",
+    "spark.driver.cores",
+    "spark.driver.extra",
+    "spark.driver.defaultJavaOptions",
+)
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """[spark]: the Spark session of the job.
+
+    Parameters
+    ----------
+    app_name : str
+        Name of the application in the web UI and the logs of Spark.
+    conf : mapping
+        Spark settings that can be set when a session is opened.
+    """
+
+    app_name: str = "kernelcoreset"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_texts("spark", self, "app_name")
+        conf = flat_options("spark.conf", self.conf)
+        for key in conf:
+            if not key.startswith("spark."):
+                raise SettingError(f"`spark.conf` takes settings of Spark, which start with 'spark.'; got {key!r}.")
+            if key.startswith(_TOO_LATE):
+                raise SettingError(
+                    f"`spark.conf` cannot set {key}: Spark reads it before this file. Give it on the command line "
+                    "(./spark-submit.sh --master ..., --conf ...) or in conf/spark-defaults.conf."
+                )
+        set_field(self, "conf", conf)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """[run]: the run record.
+
+    Parameters
+    ----------
+    record : str, optional
+        JSON file for settings, versions, times and costs of the run; by default `<output.path>.run.json`.
+    """
+
+    record: str | None = None
+
+    def __post_init__(self) -> None:
+        check_texts("run", self, "record")
+        if self.record is not None and not is_known(self.record):
+            raise SettingError(
+                f"`run.record` must be a local path or start with one of {', '.join(SCHEMES)}; got {self.record!r}."
+            )
