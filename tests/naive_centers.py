@@ -1,4 +1,4 @@
-"""Slow, obvious twins of labelling: the whole Gram matrix, plain numpy, no loop that could be clever."""
+"""Slow, obvious versions of labelling: the whole Gram matrix, plain numpy."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of spectral clustering: the whole similarity matrix, plain numpy."""
+"""Slow, obvious versions of spectral clustering: the whole similarity matrix, plain numpy."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ def degrees(gram, weights):
 
 
 def normalized_cut(gram, labels, weights):
-    """Sum over the clusters of what they share with the others over their volume."""
+    """Sum over the clusters of (similarity to the other clusters) / volume."""
     total = 0.0
     for c in np.unique(labels):
         own = np.where(labels == c, weights, 0.0)

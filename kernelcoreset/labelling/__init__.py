@@ -1,1 +1,1 @@
-"""From clusters to a label for every point."""
+"""Clusters in, a label for every point out."""

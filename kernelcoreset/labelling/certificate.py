@@ -1,4 +1,4 @@
-"""How good a clustering is on all rows: tallies of the labelling pass, and the certificate that follows from them."""
+"""How good a clustering is on all rows: sums that labelling collects, and the certificate computed from them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,25 @@ from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.error import center_set_costs
 from kernelcoreset.kernels.kernel import Kernel
 
-_GROUPS = 20  # of sampled rows: how their sums differ gives the standard error
-_WAITING = _GROUPS * 1024  # sampled rows measured at once: a full tile a group
+_GROUPS = 20  # groups of sampled rows: the spread of their sums gives the standard error
+_WAITING = _GROUPS * 1024  # sampled rows measured at once: a full tile per group
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Center sets to be measured on a seeded share of the rows, for the certificate."""
+    """Center sets whose cost is measured on a random share of the rows, for the certificate.
 
-    center_sets: Floats  # shape (m, k, d)
+    Parameters
+    ----------
+    center_sets : ndarray of shape (m, k, d)
+    kernel : Kernel
+    z : float
+    fraction : float
+        Share of the rows that are sampled.
+    seed : int
+    """
+
+    center_sets: Floats
     kernel: Kernel
     z: float
     fraction: float
@@ -29,10 +39,26 @@ class Probe:
 
 
 class Tally:
-    """What was seen of the rows of one partition, or of all of them.
+    """Counts and costs of the labelled rows of one partition, or of all of them.
 
-    Sums only, so tallies of partitions add up. The sampled rows of a partition fall into groups in turn; how the
-    groups' costs differ gives the standard error of their sum.
+    Everything is a sum, so the tallies of partitions can be added. Sampled rows are dealt to groups in turn; the spread
+    of the groups' costs gives the standard error of their sum.
+
+    Parameters
+    ----------
+    k : int
+        Number of clusters.
+    partition : int
+    probe : Probe, optional
+        What to measure for the certificate.
+
+    Attributes
+    ----------
+    rows, bad_rows, sampled : int
+    bad_columns : dict
+        Number of bad rows by column.
+    sizes, weights, costs : ndarray of shape (k,)
+        Rows, weight and cost of each cluster.
 
     Examples
     --------
@@ -53,14 +79,14 @@ class Tally:
         self._waiting: list[tuple[Floats, Floats]] = []
 
     def add(self, columns: Floats, weights: Floats | None, labels: NDArray[Any], powers: Floats) -> None:
-        """Count labelled rows; `columns` have shape (d, n), `powers` are their distances^z."""
+        """Add labelled rows; `columns` have shape (d, n), `powers` are their distances^z."""
         k, n = len(self.sizes), columns.shape[1]
         own = np.ones(n) if weights is None else weights
         self.sizes += np.bincount(labels, minlength=k)
         self.weights += np.bincount(labels, own, minlength=k)
         self.costs += np.bincount(labels, own * powers, minlength=k)
         if self.probe is not None:
-            # Seeded by where the rows stand in their partition, so a task that runs again samples the same ones.
+            # Seeded by the position of the rows in their partition, so a retried task samples the same rows.
             generator = np.random.default_rng([self.probe.seed, self.partition, self.rows])
             chosen = np.flatnonzero(generator.random(n) < self.probe.fraction)
             self._waiting.append((columns[:, chosen], own[chosen]))
@@ -70,7 +96,7 @@ class Tally:
         self.rows += n
 
     def _measure(self) -> None:
-        """Measure the center sets on the sampled rows that wait for it: a few at a time would cost many times more."""
+        """Measure the center sets on the waiting rows. Many rows at once cost far less than a few at a time."""
         probe, waiting = self.probe, self._waiting
         self._waiting = []
         if probe is None or not waiting:
@@ -109,7 +135,7 @@ class Tally:
 
     @staticmethod
     def total(texts: list[str], k: int, probe: Probe | None) -> Tally:
-        """Return the sum of the tallies of all partitions; one that a retried task told twice counts once."""
+        """Return the sum over all partitions. If a retried task gave a partition twice, it counts once."""
         whole = Tally(k, probe=probe)
         parts = {part["partition"]: part for part in map(json.loads, texts)}
         for _, part in sorted(parts.items()):
@@ -122,7 +148,7 @@ class Tally:
         return whole
 
     def certificate(self, probe: Probe, coreset_points: Floats, coreset_weights: Floats) -> dict[str, Any]:
-        """Return the largest relative error of the coreset's cost over the probe's center sets, and how sure it is."""
+        """Return the largest relative error of the coreset over the probe's center sets, and its standard error."""
         sums = self.set_costs.sum(axis=0)
         truth = sums / probe.fraction
         estimate = center_set_costs(coreset_points, probe.center_sets, probe.kernel, z=probe.z, weights=coreset_weights)
@@ -132,7 +158,7 @@ class Tally:
         errors = np.abs(estimate[known] / truth[known] - 1)
         worst = int(np.argmax(errors))
         groups = self.set_costs[:, known][:, worst]
-        # A share f of the rows leaves (1 - f) of the variance of a sample of that size.
+        # Sampling a share f of finitely many rows leaves a factor 1 - f of the variance.
         spread = float(np.std(groups, ddof=1) * np.sqrt(_GROUPS * (1 - probe.fraction)) / groups.sum())
         return {
             "largest_error": float(errors[worst]),

@@ -1,4 +1,4 @@
-"""What a fit leaves behind: centers that label any point, and the coreset they came from."""
+"""The result of a fit: centers that label any point, and the coreset they were found on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KernelKMeansModel(KeptAsFolder):
     Parameters
     ----------
     coreset : Coreset
-        What the centers were found on.
+        The coreset that the centers were found on.
     kernel : Kernel
     solution : Solution
         Labels and coefficients on the coreset, cost, iterations.
@@ -70,8 +70,8 @@ class KernelKMeansModel(KeptAsFolder):
     ) -> KernelKMeansModel:
         """Return the model of the best solution that `solve` finds on a coreset; parameters as there.
 
-        Clusters are numbered by falling weight, so that the same clusters have the same numbers whatever the order of
-        the points; with `start` they keep the numbers they had.
+        Clusters are numbered by decreasing weight, so their numbers do not depend on the order of the points. With
+        `start`, they keep the numbers given there.
         """
         solution = solve(coreset, k, kernel, z=z, n_init=n_init, max_iter=max_iter, seed=seed, start=start)
         if start is None:
@@ -103,7 +103,7 @@ class KernelKMeansModel(KeptAsFolder):
         return self.centers.label(points).labels
 
     def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
-        """Return cluster, distance and, if asked, margin to the second center of every point."""
+        """Return cluster, distance and, if `margins`, the margin to the second nearest center of every point."""
         return self.centers.label(points, margins=margins)
 
     def distances(self, points: ArrayLike) -> Floats:
@@ -122,12 +122,12 @@ class KernelKMeansModel(KeptAsFolder):
         Parameters
         ----------
         count : int
-            Points wanted of each cluster; a small cluster may have fewer.
+            Points per cluster; a small cluster may have fewer.
 
         Returns
         -------
         list of k arrays
-            Ids of the original rows where the coreset has ids, positions in the coreset otherwise.
+            Ids of the original rows if the coreset has ids, positions in the coreset otherwise.
         """
         count = check_count("count", count)
         own = self.distances(self.coreset.points)[np.arange(len(self.coreset)), self.solution.labels]
@@ -139,7 +139,10 @@ class KernelKMeansModel(KeptAsFolder):
         return found
 
     def refit(self, k: int | None = None, **options: Any) -> KernelKMeansModel:
-        """Return a model for another k, at most the coreset's, from the kept coreset alone; options as in `solve`."""
+        """Return a model for another k, found on the same coreset; options as in `solve`.
+
+        k may not exceed the k that the coreset was built for.
+        """
         k = self.k if k is None else check_count("k", k)
         most = self.coreset.settings.get("k", k)
         if k > most:
@@ -149,7 +152,7 @@ class KernelKMeansModel(KeptAsFolder):
         return KernelKMeansModel.fit_coreset(self.coreset, k, self.kernel, **{"z": self.z, **options})
 
     def to_files(self) -> dict[str, bytes]:
-        """Return the model as two files by name, for storage that is not a local folder."""
+        """Return the content of the two files by name, for storage that is not a local folder."""
         solution = self.solution
         own = solution.coefficients[solution.labels, np.arange(len(self.coreset))]
         table = self.coreset.to_arrow()
@@ -167,7 +170,7 @@ class KernelKMeansModel(KeptAsFolder):
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> KernelKMeansModel:
-        """Return the model that `to_files` gave, or raise FormatError."""
+        """Return the model that `to_files` wrote, or raise FormatError."""
         model = read_clustering(files)
         if isinstance(model.kernel, Normalized):
             raise FormatError("This is a spectral model: load it with SpectralModel.load.")
@@ -175,7 +178,7 @@ class KernelKMeansModel(KeptAsFolder):
 
 
 def read_clustering(files: Mapping[str, bytes]) -> KernelKMeansModel:
-    """Return the model that `to_files` gave, also the one inside a spectral model."""
+    """Return the model that `to_files` wrote, with any kernel: also the one inside a spectral model."""
     about = unpack_about(files)
     table = unpack_table(files, _CORESET, about)
     coreset = Coreset.from_arrow(table)
@@ -187,11 +190,11 @@ def read_clustering(files: Mapping[str, bytes]) -> KernelKMeansModel:
 
 
 def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:
-    """The same solution with its clusters in the order of falling weight, equal ones by their mean point."""
+    """Return the solution with its clusters ordered by decreasing weight; the mean point breaks ties."""
     k = len(solution.coefficients)
     weights = np.bincount(solution.labels, coreset.weights, minlength=k)
     means = solution.coefficients @ coreset.points
-    # Rounded, so that the same clusters summed in another order are not told apart by the last bit.
+    # Rounded, because the order of a sum changes its last bits.
     keys = [np.round(column, 9) for column in means.T[::-1]]
     order = np.lexsort((*keys, -np.round(weights / weights.sum(), 9)))
     place = np.empty(k, dtype=np.int32)

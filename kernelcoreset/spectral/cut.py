@@ -10,23 +10,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_count, check_points, check_seed, check_weights
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.graphs.graph import graph_normalized_cut
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.passes import Combinations
 
 SAMPLE = 1_000
-"""Points whose similarities to all others a normalized cut is estimated from by default."""
+"""Default number of points whose similarities to all others are used to estimate a normalized cut."""
 
 
 @dataclass(frozen=True)
 class NormalizedCut:
-    """A normalized cut, and how sure it is; `float` takes the value alone."""
+    """A normalized cut with its standard error; `float` returns the value."""
 
     value: float
     """Sum over the clusters of cut / volume."""
     standard_error: float
-    """0 where it is exact."""
+    """0 if the value is exact."""
 
     def __float__(self) -> float:
         return self.value
@@ -44,25 +45,25 @@ def normalized_cut(
 ) -> NormalizedCut:
     """Return the normalized cut of a partition of points or of the nodes of a graph.
 
-    sum over clusters c of (similarity between c and the rest) / (volume of c), the volume being the similarity between
-    c and all points, c itself and every point with itself included. Between 0 and the number of clusters minus 1;
-    smaller is better.
+    It is the sum over clusters c of (similarity between c and the rest) / (volume of c). The volume is the similarity
+    between c and all points, including c itself and every point with itself. Between 0 and the number of clusters
+    minus 1; smaller is better.
 
     Parameters
     ----------
     labels : array-like of int, shape (n,)
-        At least 0. A cluster without points counts nothing.
+        At least 0. Clusters without points are ignored.
     points : array-like of shape (n, d), optional
-        With `kernel`. Give these or `graph`.
+        Together with `kernel`. Give either these or `graph`.
     kernel : Kernel, optional
         The similarity of points.
     graph : Graph or sparse matrix, optional
-        Its cut is exact.
+        The cut of a graph is exact.
     weights : array-like of shape (n,), optional
         Of the points: one of weight N counts as N points.
     sample : int or None
-        Points drawn, the same number from every cluster, to be compared with all; None, or as many as there are, is
-        exact. Costs n * sample kernel evaluations.
+        Points to draw, the same number from every cluster, and to compare with all points. With None, or if there are
+        no more points than this, the cut is exact. Costs n * sample kernel evaluations.
     seed : int
 
     Returns
@@ -79,8 +80,6 @@ def normalized_cut(
     if (points is None) == (graph is None):
         raise SettingError("Give either `points` with `kernel`, or `graph`.")
     if graph is not None:
-        from kernelcoreset.graphs.graph import graph_normalized_cut
-
         return NormalizedCut(float(graph_normalized_cut(labels, graph)), 0.0)
     array = check_points(points)  # type: ignore[arg-type]  # it is not None
     own = _check_labels(labels, len(array))
@@ -98,7 +97,7 @@ def _cut(
     sample: int | None,
     generator: np.random.Generator,
 ) -> NormalizedCut:
-    """Ratio estimate in each cluster, the similarity it keeps over its volume. Assumes validated input."""
+    """Estimate in each cluster the ratio of similarity inside to volume. Assumes validated input."""
     names, labels, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     drawn = sizes if sample is None or sample >= len(labels) else np.minimum(sizes, max(2, sample // len(names)))
     members = [np.flatnonzero(labels == c) for c in range(len(names))]
@@ -115,7 +114,7 @@ def _cut(
     evaluator = evaluator_of(kernel)
     passes.sum_directly(evaluator.values, as_columns(points[rows]), everyone, similarities)
     if not np.isfinite(similarities).all():
-        raise evaluator_of(kernel).overflow("the similarity to a cluster")
+        raise evaluator.overflow("the similarity to a cluster")
     cut, variance = 0.0, 0.0
     for c, (size, count) in enumerate(zip(sizes, drawn, strict=True)):
         own = labels[rows] == c
@@ -123,7 +122,7 @@ def _cut(
         if not volume.sum() > 0.0:
             raise DataError(
                 f"Cluster {names[c]} must have a volume above 0; got {volume.sum():g}. Similarities must be at least "
-                "0, and some above: drop isolated points, or use another kernel."
+                "0, and not all 0: drop isolated points, or use another kernel."
             )
         ratio = kept.sum() / volume.sum()
         cut += 1.0 - ratio
@@ -136,7 +135,7 @@ def _check_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
     array = np.asarray(labels)
     if array.shape != (n,) or array.dtype.kind not in "iu" or (n and array.min() < 0):
         raise DataError(
-            f"`labels` must be whole numbers of at least 0 and of shape ({n},), one a point; got dtype {array.dtype}, "
-            f"shape {array.shape}{f', the smallest {array.min()}' if array.size else ''}."
+            f"`labels` must be whole numbers of at least 0 and of shape ({n},), one per point; got dtype "
+            f"{array.dtype}, shape {array.shape}{f', the smallest {array.min()}' if array.size else ''}."
         )
     return array.astype(np.int64)

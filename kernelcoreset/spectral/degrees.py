@@ -1,4 +1,4 @@
-"""The degree of a point, its mean similarity to the data: what turns a kernel into a normalized one.
+"""The degree of a point, its mean similarity to the data, by which the normalized kernel divides.
 
 A degree is an inner product with one center, the mean of the sample in the feature space. So the landmark ladder that
 makes labelling cheap makes degrees cheap too.
@@ -26,7 +26,7 @@ from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks
 from kernelcoreset.labelling.landmarks import Ladder, SparseCenters, clouds, direct_work, is_semidefinite
 
 DEGREE_SAMPLE = 1_000
-"""Points a degree is estimated from by default."""
+"""Default number of points that degrees are estimated from."""
 ACCURACY = 1e-3
 """Largest relative error of an estimated degree against the plain mean over the sample, proved for every point.
 
@@ -44,10 +44,10 @@ _COMBINES = (operations.ADD, operations.MULTIPLY, operations.SCALE)
 
 @dataclass(frozen=True, eq=False)
 class Degrees:
-    """Degrees of any points against a kept sample of the data. Immutable.
+    """Degrees of any points, estimated from a sample of the data. Immutable.
 
-    degree(x) = max(sum_j share_j K(x, s_j), K(x, x) / total): the mean similarity of x to the sample, and at least what
-    x adds to its own mean. Times `total` it estimates D_ii, the sum of a row of the similarity matrix.
+    degree(x) = max(sum_j share_j K(x, s_j), K(x, x) / total): the mean similarity of x to the sample, and at least the
+    part that x itself adds to the mean. Times `total` it estimates D_ii, the sum of a row of the similarity matrix.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Degrees:
     total : float
         Total weight of the data.
     exact : bool
-        Whether the sample is all the data: then degrees are evaluated directly, to the last bits.
+        Whether the sample is all the data. Then degrees are evaluated directly.
 
     Examples
     --------
@@ -176,7 +176,7 @@ class Degrees:
         first = int(np.argmax(bad))
         if np.isfinite(degrees[first]):
             raise DataError(
-                f"Every point must be similar to some point, itself at least; {self.kernel!r} gives degree "
+                f"Every point must be similar to some point, at least to itself; {self.kernel!r} gives degree "
                 f"{degrees[first]:g} at {int(bad.sum())} of {len(bad)} points, the first {columns[:, first].tolist()}. "
                 "Drop these points, or use a kernel that is above 0 everywhere, such as Gaussian or a polynomial "
                 "with c > 0."
@@ -207,7 +207,7 @@ class Degrees:
     # --- as a file ----------------------------------------------------------------------------------------------------
 
     def to_parquet(self) -> bytes:
-        """Return the sample as a Parquet file, `total` and `exact` in its metadata; the kernel is kept elsewhere."""
+        """Return the sample as a Parquet file with `total` and `exact` in its metadata, but without the kernel."""
         m, d = self.points.shape
         offsets = pa.array(np.arange(m + 1, dtype=np.int32) * d)
         points = pa.ListArray.from_arrays(offsets, pa.array(self.points.ravel()))
@@ -219,7 +219,7 @@ class Degrees:
 
     @staticmethod
     def from_parquet(content: bytes, kernel: Kernel) -> Degrees:
-        """Return what `to_parquet` gave, or raise FormatError."""
+        """Return the degrees that `to_parquet` wrote, or raise FormatError."""
         try:
             table = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
             about: Mapping[bytes, bytes] = table.schema.metadata

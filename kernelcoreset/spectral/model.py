@@ -134,7 +134,7 @@ class SpectralModel(KeptAsFolder):
         return self.clustering.centers.predict(self.lift(points)[0])
 
     def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
-        """Return cluster, distance in the normalized feature space and, if asked, margin of every point."""
+        """Return cluster, distance in the normalized feature space and, if `margins`, the margin of every point."""
         return self.clustering.label(self.lift(points)[0], margins=margins)
 
     def lift(self, points: ArrayLike, weights: ArrayLike | None = None) -> tuple[Floats, Floats]:
@@ -149,7 +149,10 @@ class SpectralModel(KeptAsFolder):
         return lifted.T, volumes
 
     def refit(self, k: int | None = None, **options: Any) -> SpectralModel:
-        """Return a model for another k, at most the coreset's, from the kept coreset alone; options as in `solve`."""
+        """Return a model for another k, found on the same coreset; options as in `solve`.
+
+        k may not exceed the k that the coreset was built for.
+        """
         return replace(self, clustering=self.clustering.refit(k, **options))
 
     def to_files(self) -> dict[str, bytes]:

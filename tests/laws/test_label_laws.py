@@ -1,4 +1,4 @@
-"""Laws of labelling: compressed or not, the labels are those of the formula, and distances keep their promise."""
+"""Laws of labelling: labels by landmarks are those of the formula, and distances stay within their bounds."""
 
 import numpy as np
 from hypothesis import given
@@ -59,8 +59,8 @@ def test_certified_labels_are_the_direct_ones(case, kernel):
 
 
 @given(case=hard, kernel=st.sampled_from(KERNELS))
-def test_every_compression_is_right_where_it_is_sure(case, kernel):
-    """Whatever the choice of levels: each candidate in turn, at both accuracies, against the direct pass."""
+def test_every_set_of_landmarks_is_right_where_it_is_sure(case, kernel):
+    """Every candidate, chosen or not, at both accuracies, against the direct evaluation."""
     centers = hard_centers(kernel, **case)
     points = hard_points(centers, case["seed"])
     direct = centers.label(points, margins=True, exact_distances=True)
@@ -79,7 +79,7 @@ def test_every_compression_is_right_where_it_is_sure(case, kernel):
 
 
 @given(case=hard, kernel=st.sampled_from(KERNELS))
-def test_distances_and_margins_keep_their_promise(case, kernel):
+def test_distances_and_margins_stay_within_their_bounds(case, kernel):
     centers = hard_centers(kernel, **case)
     points = hard_points(centers, case["seed"])
     found = centers.label(points, margins=True)

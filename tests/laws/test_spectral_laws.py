@@ -1,4 +1,4 @@
-"""Laws of normalized cuts, on points that Hypothesis makes up."""
+"""Laws of normalized cuts, on points that Hypothesis generates."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_smooth_degrees_take_few_landmarks():
     levels = Degrees.estimate(points, kc.Gaussian(sigma=4.0)).ladder.levels
     assert levels
     assert len(levels[0].points) <= 64
-    # A polynomial of degree 2 in the plane lives in three dimensions.
+    # The feature space of a polynomial of degree 2 in the plane has three dimensions.
     assert [len(level.points) for level in Degrees.estimate(points, kc.Polynomial(degree=2)).ladder.levels] == [3]
 
 
@@ -77,7 +77,7 @@ def test_weight_n_is_n_copies():
     np.testing.assert_array_equal(once.predict(points), many.predict(points))
 
 
-def test_the_cut_of_a_model_is_that_of_its_labels_where_all_points_are_kept():
+def test_the_cut_of_a_model_is_that_of_its_labels_if_the_coreset_is_all_points():
     points = some_points(300, 2)
     model = kc.fit_spectral(points, 4, kc.Gaussian(sigma=1.0), 300)
     cut = kc.normalized_cut(model.predict(points), points, kernel=model.kernel)

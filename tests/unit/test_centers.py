@@ -1,4 +1,4 @@
-"""Centers: their distances against the naive twin, how labelling chooses its way, and what it refuses."""
+"""Centers: distances against the naive version, the choice of landmarks, and error messages."""
 
 import pickle
 
@@ -30,7 +30,7 @@ def centers_of(kernel, s=300, d=2, k=4):
     return Centers(points, k_means_like(points, k), kernel)
 
 
-def test_distances_and_norms_equal_the_naive_twin(kernel):
+def test_distances_and_norms_equal_the_naive_version(kernel):
     centers = centers_of(kernel, s=80)
     points = some_points(1500, 2, seed=1)
     gram = kernel.block(centers.points, centers.points)
@@ -78,7 +78,7 @@ def test_a_sharp_kernel_is_evaluated_directly():
     assert found.distance_error == 0.0
 
 
-def test_a_function_that_is_no_kernel_gets_no_landmarks():
+def test_a_function_that_is_not_a_kernel_gets_no_landmarks():
     sparse = centers_of(Linear()).sparse
     assert list(pick_landmarks(UserKernel(ill), sparse)) == []
     assert list(pick_landmarks(Linear(), sparse)) != []
@@ -103,7 +103,7 @@ def test_predict_gives_the_labels_of_label(kernel):
     np.testing.assert_array_equal(centers.predict(points), centers.label(points, exact_distances=True).labels)
 
 
-def test_what_is_around_a_point_does_not_matter(monkeypatch):
+def test_a_result_does_not_depend_on_the_other_points(monkeypatch):
     centers = centers_of(Gaussian(sigma=3.0))
     points = some_points(5000, 2, seed=1)
     whole = centers.label(points, margins=True)
@@ -130,7 +130,7 @@ def test_every_memory_layout_gives_the_same(change):
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(sigma=3.0), UserKernel(rational)], ids=repr)
-def test_pickling_drops_what_was_prepared_and_changes_nothing(kernel):
+def test_pickling_leaves_out_what_was_prepared_and_changes_no_result(kernel):
     centers = centers_of(kernel)
     points = some_points(500, 2, seed=1)
     before = centers.label(points)
@@ -157,7 +157,7 @@ def test_unused_coreset_points_cost_nothing():
     assert len(Centers(points, coefficients, Linear())._combinations.points) == 2
 
 
-def test_cheapest_goes_the_way_of_least_work():
+def test_cheapest_chooses_the_least_work():
     assert cheapest([10.0, 100.0], [0.0, 0.0], 1000.0) == [0]
     assert cheapest([10.0, 100.0], [1.0, 0.0], 1000.0) == [1]
     assert cheapest([10.0, 100.0], [0.5, 0.0], 1000.0) == [0, 1]  # 10 + 50 against 100
@@ -169,7 +169,7 @@ def test_cheapest_goes_the_way_of_least_work():
 @pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if "User" not in repr(kernel)], ids=repr)
 @pytest.mark.parametrize("d", [1, 3, 40])
 def test_kernel_noise_covers_the_rounding_of_a_kernel_value(kernel, d):
-    # The same kernel on the same points with the coordinates in another order rounds otherwise.
+    # The same kernel on the same points rounds differently if the coordinates are in another order.
     points = some_points(60, d) * 3.0
     order = np.random.default_rng(0).permutation(d)
     scale = np.sqrt(kernel.diagonal(points))
@@ -178,7 +178,7 @@ def test_kernel_noise_covers_the_rounding_of_a_kernel_value(kernel, d):
 
 
 @pytest.mark.parametrize("method", ["label", "predict", "distances"])
-def test_points_that_cannot_be_labelled_are_refused(method):
+def test_bad_points_are_refused(method):
     centers = centers_of(Linear())
     with pytest.raises(DataError, match="`points` must have 2 columns like the centers; got 3"):
         getattr(centers, method)(np.zeros((4, 3)))
@@ -186,7 +186,7 @@ def test_points_that_cannot_be_labelled_are_refused(method):
         getattr(centers, method)([[0.0, 0.0], [np.nan, 0.0]])
 
 
-def test_centers_that_cannot_be_are_refused():
+def test_bad_centers_are_refused():
     with pytest.raises(DataError, match=r"`coefficients` must have shape \(k, 2\), one column per point; got \(1, 3\)"):
         Centers(np.eye(2), np.ones((1, 3)), Linear())
     with pytest.raises(DataError, match="`coefficients` must be finite"):

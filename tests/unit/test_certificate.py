@@ -1,4 +1,4 @@
-"""Tallies of labelled rows, and what the certificate makes of them."""
+"""Tallies of labelled rows, and the certificate computed from them."""
 
 import json
 
@@ -34,7 +34,7 @@ def tally_of(points, weights, probe, partition=0, cuts=(1_000, 1_001, 3_000)):
 
 @pytest.mark.parametrize("waiting", [1, 500, 10**9])
 def test_all_rows_sampled_give_the_costs_themselves(rows, monkeypatch, waiting):
-    """Whenever the sampled rows are measured, the sums are the same."""
+    """The sums do not depend on when the sampled rows are measured."""
     monkeypatch.setattr(certificate, "_WAITING", waiting)
     points, weights = rows
     probe = probe_of(points, fraction=1.0, z=1.5)
@@ -53,7 +53,7 @@ def test_all_rows_sampled_give_the_costs_themselves(rows, monkeypatch, waiting):
     assert_allclose(tally.costs, [(weights * np.abs(points[:, 1]))[side].sum() for side in (~right, right)] + [0])
 
 
-def test_tallies_add_up_and_one_told_twice_counts_once(rows):
+def test_tallies_add_up_and_a_repeated_one_counts_once(rows):
     points, weights = rows
     probe = probe_of(points, fraction=0.5)
     parts = [tally_of(points[low : low + 2_500], weights[low : low + 2_500], probe, low, (700,)) for low in (0, 2_500)]
@@ -67,7 +67,7 @@ def test_tallies_add_up_and_one_told_twice_counts_once(rows):
     assert_allclose(whole.costs, parts[0].costs + parts[1].costs)
 
 
-def test_a_task_that_runs_again_tells_the_same(rows):
+def test_a_retried_task_gives_the_same_tally(rows):
     probe = probe_of(rows[0], fraction=0.1)
     assert tally_of(*rows, probe).to_json() == tally_of(*rows, probe).to_json()
     other = json.loads(tally_of(*rows, probe, partition=1).to_json())

@@ -1,4 +1,4 @@
-"""The scikit-learn face."""
+"""KernelKMeans as a scikit-learn estimator."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The package by itself: without Spark, from a zip, without a home."""
+"""Importing the package: without Spark, from a zip, without a home folder."""
 
 import os
 import subprocess

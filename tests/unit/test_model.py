@@ -1,4 +1,4 @@
-"""A fitted model: what it says, and the folder it is kept in."""
+"""A fitted model: labels, distances and costs, and saving and loading."""
 
 import json
 
@@ -45,7 +45,7 @@ def test_labels_distances_and_cost_are_the_formula(fitted):
     assert model.cost(points, weights) == pytest.approx((weights * expected.min(axis=1) ** 2).sum(), rel=1e-9)
 
 
-def test_clusters_are_numbered_by_falling_weight(fitted):
+def test_clusters_are_numbered_by_decreasing_weight(fitted):
     _, model = fitted
     assert (np.diff(model.cluster_weights) <= 0).all()
     assert model.cluster_sizes.sum() == len(model.coreset)
@@ -102,7 +102,7 @@ def test_save_and_load_change_nothing(fitted, tmp_path):
     assert again.to_files() == model.to_files()
 
 
-def test_saving_replaces_only_when_told_and_only_models(fitted, tmp_path):
+def test_saving_overwrites_only_on_request_and_only_models(fitted, tmp_path):
     _, model = fitted
     folder = tmp_path / "model"
     model.save(folder)

@@ -1,4 +1,4 @@
-"""Spectral clustering of points: what it finds, what it refuses, how it is kept."""
+"""Spectral clustering of points: its results, its error messages, and saving and loading."""
 
 import json
 import subprocess
@@ -78,7 +78,7 @@ def test_a_fit_computes_every_degree_once(monkeypatch):
     assert sum(computed) == 3_000
 
 
-def test_an_outlier_has_a_degree_of_its_own():
+def test_the_degree_of_an_outlier_is_its_own_share():
     """No similarity to any other point in float64: its degree is K(x, x) over the total, and nothing overflows."""
     points = np.vstack([some_points(2_500, 2), [[1e6, 1e6]]])
     model = kc.fit_spectral(points, 2, kc.Gaussian(sigma=1.0), 300)
@@ -101,12 +101,12 @@ def shifted(x, y):
         (kc.UserKernel(shifted), "needs a positive semidefinite kernel; UserKernel.* negative eigenvalue"),
     ],
 )
-def test_what_is_no_similarity_is_refused(kernel, message):
+def test_a_kernel_that_is_not_a_similarity_is_refused(kernel, message):
     with pytest.raises(kc.KernelError, match=message):
         kc.SpectralClustering(2, kernel=kernel).fit(some_points(100, 2))
 
 
-def test_a_kernel_that_may_be_negative_is_taken_where_it_is_not():
+def test_a_kernel_that_may_be_negative_is_accepted_if_it_is_not_negative_on_the_data():
     points = np.abs(some_points(200, 2)) + 0.1
     assert set(kc.SpectralClustering(2, kernel=kc.Linear(), random_state=0).fit_predict(points)) == {0, 1}
 
@@ -146,14 +146,14 @@ def test_bad_input_of_normalized_cut():
     assert float(kc.normalized_cut(np.zeros(10, int), points, kernel=kernel)) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_the_cut_of_a_graph_goes_through_the_same_door():
+def test_normalized_cut_takes_a_graph():
     matrix = np.array([[0.0, 2.0, 0.0], [2.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     source, target = np.nonzero(np.triu(matrix))
     graph = kc.Graph.from_edges(source, target, matrix[source, target])
     assert kc.normalized_cut([0, 0, 1], graph=graph).value == pytest.approx(1 / 5 + 1)
 
 
-# --- kept in a folder ------------------------------------------------------------------------------------------------
+# --- saved as a folder -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -173,11 +173,11 @@ def test_save_and_load(saved):
     assert loaded.normalized_cut == model.normalized_cut
     assert loaded.kernel == kc.Gaussian(sigma=1.0)
     assert kc.SpectralModel.load(folder).refit(2).k == 2
-    face = kc.SpectralClustering.load(folder)
-    np.testing.assert_array_equal(face.predict(points), model.predict(points))
+    estimator = kc.SpectralClustering.load(folder)
+    np.testing.assert_array_equal(estimator.predict(points), model.predict(points))
     with pytest.raises(FileExistsError, match="is there already"):
-        face.save(folder)
-    face.save(folder, overwrite=True)
+        estimator.save(folder)
+    estimator.save(folder, overwrite=True)
 
 
 def test_damaged_or_foreign_folders(saved):
@@ -200,7 +200,7 @@ def test_damaged_or_foreign_folders(saved):
         kc.SpectralModel.from_files({**plain.to_files(), "degrees.parquet": model.degrees.to_parquet()})
 
 
-def test_degrees_survive_a_trip_to_a_worker():
+def test_pickled_degrees_give_the_same_values():
     import pickle
 
     degrees = Degrees.estimate(some_points(400, 2), kc.Gaussian(sigma=2.0), sample=100)
@@ -209,7 +209,7 @@ def test_degrees_survive_a_trip_to_a_worker():
     assert repr(degrees) == "Degrees(100 points in 2 dimensions, Gaussian(sigma=2.0))"
 
 
-def test_without_scikit_learn_only_the_face_is_missing():
+def test_without_scikit_learn_only_the_estimators_are_missing():
     script = (
         "import sys, json; sys.modules['sklearn'] = None\n"
         "import numpy as np, kernelcoreset as kc\n"

@@ -1,4 +1,4 @@
-"""The scikit-learn face of streams."""
+"""StreamingKernelKMeans as a scikit-learn estimator."""
 
 import pickle
 
