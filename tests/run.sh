@@ -1,18 +1,27 @@
 #!/usr/bin/env bash
-# Sets up .venv where needed, then lint, types and tests. Arguments go to pytest: ./tests/run.sh tests/unit -k kernel
+# Sets up .venv if needed, then runs lint, types and tests.
+#
+#   ./tests/run.sh                          everything
+#   ./tests/run.sh tests/unit -k kernel     arguments go to pytest
+#   ./tests/run.sh --versions               a short suite with other versions of the dependencies; writes docs/versions.md
+#   ./tests/run.sh --versions lowest        one environment of that alone: lowest, pyspark-4.0, ..., newest
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=environment.sh
 . ./environment.sh
 prepare_environment dev
 prepare_java
-
-# numba's cache on disk does not notice a change in a file that another compiled file calls: start from none.
-find kernelcoreset -name '*.nb[ic]' -delete
 export NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
-# Compile once, into the cache on disk, before several test processes would all do it at the same time; meanwhile lint
-# and types.
+if [ "${1:-}" = --versions ]; then
+  shift
+  exec .venv/bin/python tests/versions.py "$@"
+fi
+
+# numba's cache on disk does not notice a change in a file that another compiled file calls: start without one.
+find kernelcoreset -name '*.nb[ic]' -delete
+
+# Compile once into the cache on disk, before several test processes do it at the same time; lint and types run meanwhile.
 .venv/bin/python tests/compile_once.py &
 compiling=$!
 .venv/bin/ruff check .

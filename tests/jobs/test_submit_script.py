@@ -1,10 +1,11 @@
-"""spark-submit.sh: the exact command it would exec, for every kind of master, and one real run of what it sets up."""
+"""spark-submit.sh: the exact command it would exec, for every kind of master, and one real run; what it installs."""
 
 import os
 import re
 import shlex
 import stat
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ JOB = ["jobs/run.py", "--config", "conf/demo.toml"]
 
 
 def submit(*arguments, cwd=ROOT, **environment):
-    """Run the script; a Java is at hand unless JAVA_HOME says otherwise."""
+    """Run the script with this environment."""
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "JAVA_", "SPARK_"))
     }
@@ -106,7 +107,7 @@ def test_kubernetes_in_cluster_mode(java):
     ]
 
 
-def test_what_the_user_ships_goes_along(java):
+def test_files_of_the_user_are_shipped_too(java):
     environment, words = printed(
         *("--master", "yarn", "--deploy-mode", "cluster", "--ship-environment"),
         *("--py-files", "kernels.py", "--archives", "a.zip#a", "--files", "f.txt", "--name", "two words", "--verbose"),
@@ -125,7 +126,7 @@ def test_what_the_user_ships_goes_along(java):
     assert environment["PYSPARK_PYTHON"] == "/opt/python3.12"
 
 
-def test_arguments_of_the_job_are_left_alone(java):
+def test_arguments_of_the_job_do_not_change(java):
     own = ["jobs/run.py", "--config", "a b.toml", "--set", "input.where=name = 'O''Hara' AND x > $HOME", "--dry-run"]
     assert printed("--conf=spark.a=b=c", *own, java=java)[1][-len(own) - 2 :] == ["--conf", "spark.a=b=c", *own]
 
@@ -136,7 +137,7 @@ def test_the_environment_variable_prints_too(java):
 
 
 @pytest.mark.parametrize("version", ["1.8.0_412", "11.0.22", None])
-def test_a_java_that_is_missing_or_too_old_is_replaced(version, tmp_path):
+def test_a_missing_or_old_java_is_replaced(version, tmp_path):
     home = tmp_path / "none" if version is None else fake_java(tmp_path / "java", version)
     assert printed(*JOB, java=home)[0]["JAVA_HOME"] == f"{VENV}/java"
 
@@ -151,7 +152,7 @@ def test_a_java_that_is_missing_or_too_old_is_replaced(version, tmp_path):
         (["--master", "spark://h:1", "--deploy-mode", "cluster", *JOB], "runs Python jobs in client mode only"),
     ],
 )
-def test_what_cannot_work_is_refused(arguments, message, java):
+def test_impossible_commands_are_errors(arguments, message, java):
     done = submit("--print", *arguments, JAVA_HOME=str(java))
     assert done.returncode == 2
     assert message in done.stderr
@@ -178,3 +179,29 @@ def test_bad_settings_come_back_as_exit_code_2_through_spark_submit():
     done = submit("--master", "local[1]", *JOB, "--set", "coreset.kk=1", **java_home)
     assert done.returncode == 2, done.stderr
     assert "Unknown key `coreset.kk`" in done.stdout
+
+
+@pytest.mark.parametrize("extras", ["spark", "dev"])
+def test_the_demo_and_the_tests_install_by_the_same_constraints(extras, tmp_path):
+    """A Python that only notes its arguments stands in for that of .venv."""
+    for name in ("pyproject.toml", "constraints.txt", "environment.sh"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@" >>arguments\n')
+    python.chmod(0o755)
+    for _ in range(2):  # the second time everything is installed
+        subprocess.run(["bash", "-c", f". ./environment.sh; prepare_environment {extras}"], cwd=tmp_path, check=True)
+    assert (tmp_path / "arguments").read_text().splitlines() == [
+        f"-m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .[{extras}]"
+    ]
+    (tmp_path / "constraints.txt").write_text("pyspark==4.0.0\n")
+    subprocess.run(["bash", "-c", f". ./environment.sh; prepare_environment {extras}"], cwd=tmp_path, check=True)
+    assert len((tmp_path / "arguments").read_text().splitlines()) == 2
+
+
+def test_the_tests_run_with_the_pyspark_of_the_constraints():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    low, high = next(re.findall(r">=([\d.]+),<([\d.]+)", line)[0] for line in lines if line.startswith("pyspark"))
+    as_numbers = [tuple(map(int, text.split(".")[:2])) for text in (low, version("pyspark"), high)]
+    assert as_numbers[0] <= as_numbers[1] < as_numbers[2]

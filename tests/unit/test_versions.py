@@ -1,0 +1,40 @@
+"""The environments of `./tests/run.sh --versions`."""
+
+import pytest
+
+from tests.versions import PARTS, Environment, Outcome, environments, lowest_versions, page
+
+PYPROJECT = """
+[project]
+dependencies = ["numpy>=1.26", "pyarrow{}17"]
+[project.optional-dependencies]
+spark = ["pyspark[connect]>=4.0,<5"]
+scikit-learn = ["scikit-learn>=1.6"]
+"""
+
+
+def test_lower_bounds_become_exact_versions():
+    assert lowest_versions(PYPROJECT.format(">=")) == [
+        "numpy==1.26",
+        "pyarrow==17",
+        "pyspark==4.0",
+        "scikit-learn==1.6",
+    ]
+
+
+def test_a_requirement_without_a_lower_bound_is_an_error():
+    with pytest.raises(ValueError, match="'pyarrow<17' has no lower bound"):
+        lowest_versions(PYPROJECT.format("<"))
+
+
+def test_there_is_one_environment_for_each_minor_version_of_spark():
+    assert [own.name for own in environments()] == ["lowest", "pyspark-4.0", "pyspark-4.1", "pyspark-4.2", "newest"]
+
+
+def test_one_failed_part_fails_the_environment():
+    outcome = Outcome(Environment("lowest", []), {"pyspark": "4.0.0"}, dict.fromkeys(PARTS, "passed"))
+    assert outcome.passed
+    outcome.parts["demo job"] = "FAILED"
+    assert not outcome.passed
+    assert "| lowest | 4.0.0 |" in page([outcome])
+    assert "| passed | passed | FAILED |" in page([outcome])

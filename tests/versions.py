@@ -1,0 +1,190 @@
+"""A short suite against the lowest versions of all dependencies, and against several versions of pyspark.
+
+Called by `./tests/run.sh --versions [NAME ...]`. Each environment is a virtual environment in a temporary folder,
+and removed before the next one is made: a pyspark is 400 MB to download. Prints a table; unless environments are named,
+writes it to docs/versions.md.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "versions.md"
+EXTRAS = ("spark", "scikit-learn")
+TOOLS = ("pytest", "hypothesis", "chispa", "polars")
+SHOWN = ("pyspark", "numpy", "numba", "scipy", "pyarrow", "pandas", "scikit-learn")
+UNIT = [
+    f"tests/unit/test_{name}.py"
+    for name in ("kernels", "coreset", "build", "tree", "solve", "centers", "model", "store", "estimator", "spectral",
+                 "graph", "settings")
+]  # fmt: skip
+ESTIMATOR = ["tests/spark/test_estimator.py::test_the_summary"]
+PARTS = ("unit tests", "estimator", "demo job")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Versions to install: what pip is told beside the project's own requirements."""
+
+    name: str
+    constraints: list[str]
+
+
+@dataclass
+class Outcome:
+    """What was installed, and how each part of the suite ended."""
+
+    environment: Environment
+    versions: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything was installed and passed."""
+        return list(self.parts.values()) == ["passed"] * len(PARTS)
+
+    def row(self) -> list[str]:
+        """Return the cells of the table."""
+        versions = [self.versions.get(name, "") for name in SHOWN]
+        return [self.environment.name, *versions, *(self.parts.get(part, "not run") for part in PARTS)]
+
+
+def lowest_versions(pyproject: str) -> list[str]:
+    """Return every lower bound of the dependencies and the tested extras, as an exact version."""
+    project = tomllib.loads(pyproject)["project"]
+    wanted = [*project["dependencies"], *(own for extra in EXTRAS for own in project["optional-dependencies"][extra])]
+    found = []
+    for requirement in wanted:
+        match = re.fullmatch(r"([A-Za-z0-9_-]+)(?:\[\w+\])?>=([\d.]+)(?:,.*)?", requirement)
+        if match is None:
+            raise ValueError(f"{requirement!r} has no lower bound: write it as NAME>=VERSION.")
+        found.append(f"{match[1]}=={match[2]}")
+    return found
+
+
+def environments() -> list[Environment]:
+    """Return the environments in the order of the table."""
+    return [
+        Environment("lowest", lowest_versions((ROOT / "pyproject.toml").read_text())),
+        *(Environment(f"pyspark-{minor}", [f"pyspark=={minor}.*"]) for minor in ("4.0", "4.1", "4.2")),
+        Environment("newest", ["pyspark>=4,<5"]),
+    ]
+
+
+def run(command: list[str], folder: Path, log: Path) -> bool:
+    """Run a command with all its files in a folder; what it prints goes to the log. Return whether it succeeded."""
+    variables = {
+        "PIP_CACHE_DIR": str(folder.parent / "pip"),
+        "NUMBA_CACHE_DIR": str(folder / "numba"),
+        "PYSPARK_PYTHON": str(folder / "venv" / "bin" / "python"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(folder.parent),
+    }
+    kept = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "PYTHONPATH")}
+    with log.open("a") as file:
+        print(f"$ {' '.join(command)}", file=file, flush=True)
+        done = subprocess.run(command, cwd=ROOT, env=kept | variables, stdout=file, stderr=subprocess.STDOUT)
+    return done.returncode == 0
+
+
+def parts(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Return the commands of the suite by name."""
+    programs = folder / "venv" / "bin"
+    # Other versions warn of other things; only failures count here.
+    pytest = [str(programs / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "filterwarnings=default"]
+    yield PARTS[0], [*pytest, *UNIT]
+    yield PARTS[1], [*pytest, *ESTIMATOR]
+    yield PARTS[2], [
+        str(programs / "spark-submit"), "--master", "local[2]", "--properties-file", "conf/spark-defaults.conf",
+        "jobs/run.py", "--config", "conf/demo.toml", "--set", f"output.path={folder / 'labels'}",
+    ]  # fmt: skip
+
+
+def check(environment: Environment, folder: Path, log: Path) -> Outcome:
+    """Install an environment in a folder and run the suite in it."""
+    outcome = Outcome(environment)
+    python = str(folder / "venv" / "bin" / "python")
+    (folder / "constraints.txt").write_text("\n".join(environment.constraints) + "\n")
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    install += ["--constraint", str(folder / "constraints.txt"), f".[{','.join(EXTRAS)}]", *TOOLS]
+    say(f"{environment.name}: installing")
+    if not run([sys.executable, "-m", "venv", str(folder / "venv")], folder, log) or not run(install, folder, log):
+        outcome.parts["unit tests"] = "not installed"
+        return outcome
+    ask = f"from importlib.metadata import version; print(*map(version, {SHOWN!r}))"
+    printed = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout
+    outcome.versions = dict(zip(SHOWN, printed.split(), strict=True))
+    for name, command in parts(folder):
+        outcome.parts[name] = "passed" if run(command, folder, log) else "FAILED"
+        say(f"{environment.name}: {name} {outcome.parts[name]}")
+    return outcome
+
+
+def say(line: str) -> None:
+    """Tell how far it is."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Return a Markdown table of all environments."""
+    header = ["environment", *SHOWN, *PARTS]
+    rows = [header, ["---"] * len(header), *(outcome.row() for outcome in outcomes)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def page(outcomes: list[Outcome]) -> str:
+    """Return the text of docs/versions.md."""
+    machine = f"Python {platform.python_version()}, {platform.system()}"
+    return f"""# Versions
+
+Written by `./tests/run.sh --versions` on {datetime.date.today()}, {machine}.
+
+{table(outcomes)}
+
+- **lowest** has the lowest version of every dependency that `pyproject.toml` allows. The others have the newest of
+  everything, and the pyspark of their name; **newest** has the newest pyspark 4.
+- The tests and `./spark-submit.sh` of a checkout use the pyspark of `constraints.txt`.
+- Unit tests: {len(UNIT)} files that need no Spark. Estimator: a test of `kernelcoreset.spark.KernelKMeans` and its
+  summary. Demo job: `jobs/run.py --config conf/demo.toml`.
+"""
+
+
+def main(names: list[str]) -> int:
+    """Check all environments, or those named, and return 1 if one of them fails."""
+    wanted = [own for own in environments() if not names or own.name in names]
+    unknown = set(names) - {own.name for own in wanted}
+    if unknown:
+        sys.exit(f"Unknown environment: {', '.join(sorted(unknown))}. There are: "
+                 f"{', '.join(own.name for own in environments())}.")  # fmt: skip
+    outcomes = []
+    logs = Path(tempfile.mkdtemp(prefix="kernelcoreset-versions-logs-"))
+    with tempfile.TemporaryDirectory(prefix="kernelcoreset-versions-") as scratch:
+        for environment in wanted:
+            folder = Path(scratch) / environment.name
+            folder.mkdir()
+            outcomes.append(check(environment, folder, logs / f"{environment.name}.log"))
+            shutil.rmtree(folder)
+    print(table(outcomes))
+    if all(outcome.passed for outcome in outcomes):
+        shutil.rmtree(logs)
+    else:
+        say(f"The logs are in {logs}.")
+    if not names:
+        PAGE.write_text(page(outcomes))
+    return int(not all(outcome.passed for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
