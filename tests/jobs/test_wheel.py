@@ -1,19 +1,22 @@
-"""The wheel, installed where nothing of this project can be seen, runs the same jobs."""
+"""The wheel, installed in an environment without the sources of this project, runs the same jobs."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 import kernelcoreset
+from kernelcoreset.jobs.cli import JOBS
 from tests.environments import lend_packages, make_environment
 
 ROOT = Path(__file__).parents[2]
+SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 SETTINGS = """
 [input]
 demo_rows = 3_000
@@ -29,7 +32,7 @@ path = "labels"
 
 
 def call(*command, cwd):
-    """Run a command, with nothing in its environment that would lead it back here."""
+    """Run a command and return its output; no environment variable points to this project."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_", "PYTHON"))
     }
@@ -46,24 +49,35 @@ def call(*command, cwd):
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """An environment with the wheel; the packages it depends on are lent, since fetching them takes minutes."""
+    """An environment with the wheel; it uses the packages of this one, because installing them takes minutes."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
     call(*pip, "wheel", ROOT, "--no-deps", "--wheel-dir", folder, cwd=folder)
     (wheel,) = folder.glob("*.whl")
     python = make_environment(folder / "environment")
-    # Before the packages are lent: pip must not see, and replace, the install of this project among them.
+    # Before the packages are added: pip must not find this project among them and replace it.
     call(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
     lend_packages(folder / "environment")
     return folder / "environment"
 
 
-def test_the_wheel_brings_all_entry_points_and_itself(installed, tmp_path):
+def test_the_installed_package_is_the_wheel(installed, tmp_path):
     where = call(installed / "bin" / "python", "-c", "import kernelcoreset as kc; print(kc.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(installed)
-    for name in ("build-coreset", "cluster", "assign", "run"):
-        version = call(installed / "bin" / f"kernelcoreset-{name}", "--version", cwd=tmp_path)
-        assert version.strip() == f"kernelcoreset {kernelcoreset.__version__}"
+    version = call(installed / "bin" / "kernelcoreset-run", "--version", cwd=tmp_path)
+    assert version.strip() == f"kernelcoreset {kernelcoreset.__version__}"
+
+
+def test_the_wheel_has_all_entry_points_of_the_project(installed):
+    assert {path.name for path in (installed / "bin").glob("kernelcoreset*")} == SCRIPTS.keys()
+    assert len(SCRIPTS) == len(JOBS)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_an_entry_point_starts_its_job(script, installed, tmp_path):
+    assert JOBS[script.removeprefix("kernelcoreset-")].description in call(
+        installed / "bin" / script, "--help", cwd=tmp_path
+    )
 
 
 def test_a_whole_run_from_the_wheel(installed, tmp_path):
@@ -80,7 +94,7 @@ def test_a_whole_run_from_the_wheel(installed, tmp_path):
 
 
 def lend_machine_code(installed):
-    """Copy what numba has compiled of the same sources already: doing it again would take most of a minute."""
+    """Copy what numba has compiled from the same sources: compiling it again would take most of a minute."""
     package = next(installed.glob("lib/python*/site-packages/kernelcoreset"))
     for kept in (ROOT / "kernelcoreset").rglob("*.nb[ic]"):
         place = package / kept.relative_to(ROOT / "kernelcoreset")
