@@ -24,7 +24,7 @@ from kernelcoreset.jobs.settings.settings import Settings
 
 log = logging.getLogger("kernelcoreset")
 
-_PACKAGES = ("kernelcoreset", "numpy", "numba", "pyarrow", "pandas", "pyspark")
+_PACKAGES = ("kernelcoreset", "numpy", "scipy", "numba", "pyarrow", "pandas", "pyspark")
 _SECRET = re.compile("secret|password|token|credential|access.?key|account.?key", re.IGNORECASE)
 
 

@@ -32,7 +32,7 @@ SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scrip
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
-    """A settings file with every path a job may need, in a working directory of its own."""
+    """A settings file with every path a job may need, in a new working directory."""
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "job.toml"
     file.write_text(

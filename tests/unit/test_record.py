@@ -1,4 +1,4 @@
-"""The run record: whole, readable by anyone, never a secret, and honest about failures."""
+"""The run record: complete, without secrets, also for failed runs."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ def record_at(path, **sections):
     return RunRecord("run", Settings.from_dict({**TABLES, **sections}), str(path))
 
 
-def test_a_record_tells_settings_seed_versions_times_and_values(tmp_path):
+def test_a_record_has_settings_seed_versions_times_and_values(tmp_path):
     record = record_at(tmp_path / "new" / "out.run.json")
     with record.stage("build"), record.stage("merge"):
         record.add(rows=np.int64(100), sizes=np.arange(3), cost=np.float32(0.5), ratio=float("nan"), place=Path("x"))
@@ -36,7 +36,7 @@ def test_a_record_tells_settings_seed_versions_times_and_values(tmp_path):
     assert found["started"].endswith("+00:00")
     assert found["versions"]["numpy"] == np.__version__
     assert found["versions"]["kernelcoreset"] == kernelcoreset.__version__
-    assert {"python", "numba", "pyarrow", "pyspark"} <= found["versions"].keys()
+    assert {"python", "scipy", "numba", "pyarrow", "pyspark"} <= found["versions"].keys()
     values = {name: found[name] for name in ("rows", "sizes", "cost", "ratio", "place")}
     assert values == {"rows": 100, "sizes": [0, 1, 2], "cost": 0.5, "ratio": None, "place": "x"}
     assert os.listdir(tmp_path / "new") == ["out.run.json"]
@@ -55,7 +55,7 @@ def test_a_failed_run_leaves_the_record_of_the_good_one(tmp_path):
     found = json.loads(Path(place).read_text())
     assert (found["status"], found["error"]) == ("failed", "ZeroDivisionError: by zero")
     assert [stage["stage"] for stage in found["stages"]] == ["build"]
-    record_at(tmp_path / "out.run.json").write()  # and a good run clears the failure away
+    record_at(tmp_path / "out.run.json").write()  # a good run removes the record of the failure
     assert os.listdir(tmp_path) == ["out.run.json"]
 
 

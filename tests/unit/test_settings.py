@@ -1,4 +1,4 @@
-"""Settings: what a file may say, and what a user is told when it says something else."""
+"""Settings: what a file may contain, and the messages for everything else."""
 
 import json
 import pickle

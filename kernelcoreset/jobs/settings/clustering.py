@@ -102,7 +102,7 @@ class GraphSettings:
     """[graph]: the columns of the edges, for the job graph, which clusters nodes.
 
     Edge weights are in `input.weight_col`. The number of clusters is `coreset.k`; the job has no [kernel] and no
-    `input.features`, and its coreset has a size of its own.
+    `input.features`, and `graph.coreset_size` instead of `coreset.coreset_size`.
 
     Parameters
     ----------
