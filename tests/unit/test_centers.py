@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from kernelcoreset import DataError, Gaussian, KernelError, Linear, Polynomial, SettingError, UserKernel
+from kernelcoreset.kernels.loops.passes import Cloud
 from kernelcoreset.labelling import centers as centers_module
 from kernelcoreset.labelling import landmarks as landmarks_module
 from kernelcoreset.labelling.centers import ACCURACY, Centers
-from kernelcoreset.labelling.landmarks import cheapest, kernel_noise, pick_landmarks
+from kernelcoreset.labelling.landmarks import Ladder, cheapest, kernel_noise, pick_landmarks
 from tests import naive_centers
 from tests.cases import KERNELS, read_only, some_points, spaced_out
 from tests.user_kernels import ill, rational
@@ -205,3 +206,37 @@ def test_overflow_is_named(method):
 def test_repr_says_what_it_is():
     assert repr(centers_of(Linear())) == "Centers(4 of 300 points in 2 dimensions, Linear())"
     assert len(centers_of(Linear())) == 4
+
+
+class NumbersUpTo:
+    """Stands for a method that proves the points x <= level, and notes which points it sees."""
+
+    def __init__(self):
+        self.seen = []
+
+    def new(self, n):
+        return (np.empty(n),)
+
+    def by_landmarks(self, level, cloud, out, sure):
+        self.seen.append((level, cloud.columns[0].tolist()))
+        sure[:] = cloud.columns[0] <= level
+        out[0][:] = 10.0 * cloud.columns[0] + level
+        return 0.1 * level
+
+    def directly(self, cloud, out):
+        self.seen.append(("directly", cloud.columns[0].tolist()))
+        out[0][:] = -cloud.columns[0]
+
+
+def test_a_ladder_passes_on_only_the_points_without_a_proof():
+    method, out = NumbersUpTo(), np.empty(5)
+    cloud = Cloud(np.array([[3.0, 1.0, 4.0, 2.0, 5.0]]), np.zeros(5))
+    assert Ladder(method, (2.0, 4.0)).run(cloud, (out,)) == (4, pytest.approx(0.4))
+    assert method.seen == [(2.0, [3, 1, 4, 2, 5]), (4.0, [3, 4, 5]), ("directly", [5])]
+    assert out.tolist() == [34.0, 12.0, 44.0, 22.0, -5.0]
+
+
+def test_a_ladder_stops_when_all_points_have_a_proof():
+    method = NumbersUpTo()
+    assert Ladder(method, (2.0, 4.0)).run(Cloud(np.array([[1.0, 2.0]]), np.zeros(2)), (np.empty(2),)) == (2, 0.2)
+    assert len(method.seen) == 1

@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import kernelcoreset as kc
 from kernelcoreset.kernels import Normalized
 from kernelcoreset.spectral.degrees import Degrees
+from kernelcoreset.spectral.model import load_model
 from tests.cases import some_points
 
 
@@ -178,6 +179,17 @@ def test_save_and_load(saved):
     with pytest.raises(FileExistsError, match="is there already"):
         estimator.save(folder)
     estimator.save(folder, overwrite=True)
+
+
+def test_load_model_finds_out_the_kind(saved, tmp_path):
+    folder = saved[-1]
+    assert isinstance(load_model(folder), kc.SpectralModel)
+    coreset = kc.build_coreset(some_points(90, 2), 2, kc.Gaussian(1.0), 40)
+    kc.KernelKMeansModel.fit_coreset(coreset, 2, kc.Gaussian(1.0)).save(tmp_path / "plain")
+    assert isinstance(load_model(tmp_path / "plain"), kc.KernelKMeansModel)
+    (tmp_path / "plain" / "model.json").unlink()
+    with pytest.raises(kc.FormatError, match=r"not a whole model: model.json missing"):
+        load_model(tmp_path / "plain")
 
 
 def test_damaged_or_foreign_folders(saved):
