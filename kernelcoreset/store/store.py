@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from os import PathLike, fspath
@@ -11,7 +10,14 @@ from typing import Any
 from numpy.typing import ArrayLike
 from pyarrow import fs
 
-from kernelcoreset.checks import check_at_least, check_count, check_key, check_points, check_same_dimension
+from kernelcoreset.checks import (
+    check_at_least,
+    check_count,
+    check_key,
+    check_points,
+    check_same_dimension,
+    closest_name,
+)
 from kernelcoreset.coresets.build import check_mergeable
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
@@ -385,8 +391,8 @@ class CoresetStore:
     def _known(self, key: str) -> str:
         if key in self._manifest.leaves:
             return key
-        meant = difflib.get_close_matches(str(key), self._manifest.leaves, n=1)
-        hint = f"Did you mean {meant[0]!r}?" if meant else f"It has {len(self._manifest.leaves)} keys."
+        meant = closest_name(str(key), self._manifest.leaves)
+        hint = f"Did you mean {meant!r}?" if meant else f"It has {len(self._manifest.leaves)} keys."
         raise SettingError(f"The store at {self.path} has no key {key!r}. {hint}")
 
 

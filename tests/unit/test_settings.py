@@ -370,6 +370,10 @@ def test_a_graph_needs_no_kernel_and_no_features():
     assert settings.graph.source_col == "src"
     assert settings.input.features == ()
     assert "kernel" not in settings.to_dict()
+    edges = {**tables, "input": {"path": "edges", "weight_col": "dst"}}
+    with pytest.raises(SettingError, match=r"`input.weight_col` must not be a column of node ids; got 'dst'"):
+        Settings.from_dict(edges, JOBS["graph"].sections)
+    assert Settings.from_dict({**edges, "kernel": {"name": "Linear"}}, JOBS["run"].sections).input.weight_col == "dst"
 
 
 def test_a_job_names_what_it_lacks():

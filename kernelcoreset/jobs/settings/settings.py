@@ -98,6 +98,8 @@ class Settings:
             )
         if self.has("input", "output"):
             self._check_output()
+        if self.has("input", "graph") and self.input.weight_col in (self.graph.source_col, self.graph.target_col):
+            raise SettingError(f"`input.weight_col` must not be a column of node ids; got {self.input.weight_col!r}.")
 
     def _check_output(self) -> None:
         if self.output.path is not None and self.output.path.rstrip("/") == (self.input.path or "").rstrip("/"):
