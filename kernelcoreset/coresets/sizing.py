@@ -66,7 +66,7 @@ def by_measured_error(points: Floats, weights: Floats, ids: NDArray[Any] | None,
         reference = reduce_points(points, weights, ids, recipe.varied(size=reference_size, seed=recipe.seed + 1))
         is_whole = len(reference) == np.count_nonzero(weights)
         measure = _Measure(reference, recipe)
-        largest = len(reference) if is_whole else len(reference) // 4
+        largest = len(reference) if is_whole else max(len(reference) // 4, recipe.size)
         low, high = recipe.size - 1, min(max(2 * k, 32), largest)  # low counts as too small, high is tried next
         while high < largest and measure(drawn_from(reference, high)) > eps:
             low, high = high, min(2 * high, largest)

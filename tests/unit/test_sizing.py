@@ -96,6 +96,15 @@ def test_all_points_equal():
     assert coreset.settings["measured_error"] == 0.0
 
 
+def test_a_uniform_draw_of_one_heavy_point():
+    # 16,384 draws by weight alone find the heavy point only, so there is nothing to draw a smaller coreset from.
+    points, weights = some_points(20_000, 2), np.full(20_000, 1e-300)
+    weights[7] = 1.0
+    coreset = build_coreset(points, 3, KERNEL, eps=0.1, weights=weights, draw="uniform")
+    assert_array_equal(coreset.points, points[7:8])
+    assert coreset.settings["size"] == 3
+
+
 def test_the_same_seed_gives_the_same_bytes():
     points = some_points(1000, 2)
     first, second = (build_coreset(points, 3, Linear(), eps=0.2, seed=4) for _ in range(2))
