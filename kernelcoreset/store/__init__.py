@@ -1,1 +1,1 @@
-"""Coresets kept by partition key in a folder."""
+"""A store: coresets by partition key in a folder, with one coreset of all of them."""

@@ -1,11 +1,11 @@
-"""The tree over the keys of a store: its shape follows from the keys alone, so their order of arrival leaves no trace.
+"""The tree over the keys of a store. Its shape depends on the keys alone, not on the order in which they came.
 
-The hash of a key is a row of hexadecimal digits. All keys hang below the root; where more than `MOST_LEAVES` hang
-below a node, they are shared out to 16 children by their next digit. So a key that comes or goes changes the nodes on
-its own path and no others, about log_16 of the number of keys.
+The hash of a key is a sequence of hexadecimal digits. All keys are below the root. If a node has more than
+`MOST_LEAVES` keys below it, they are divided among 16 children by their next digit. So adding or removing a key changes
+only the nodes on its own path, about log_16 of the number of keys.
 
-A node's name is a digest of what goes into it, the names of its children above all. What is kept under that name is
-right for ever, and where anything below changes, the name does.
+A node's name is a digest of its input, above all of the names of its children. If anything below a node changes, its
+name changes too, so a file of that name never gets outdated.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_LEAVES = 32
-# A factor of a key below this share of the largest adds nothing but rounding.
+# A key whose factor is below this share of the largest adds less than the rounding error.
 LEAST_SHARE = 1e-15
-_DIGITS = 9  # of the ratio between two factors
+_DIGITS = 9  # significant digits of the ratio between two factors
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A key's place in the tree."""
+    """A key in the tree."""
 
     key: str
     name: str
     """Digest of its content."""
     scale: float = 1.0
-    """What its weights are multiplied by."""
+    """Factor of its weights."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """What is merged to one coreset: nodes, or at most `MOST_LEAVES` leaves."""
+    """Nodes, or at most `MOST_LEAVES` leaves, that are merged into one coreset."""
 
     prefix: str
-    """The digits that all keys below it begin with."""
+    """The first digits of all hashes below it."""
     parts: tuple[tuple[Leaf | Node, float], ...]
-    """Its children, each with the factor of its weights."""
+    """Its children, each with a factor for its weights."""
     name: str
     scale: float
-    """What the weights of its own coreset are multiplied by."""
+    """Factor of the weights of its coreset."""
 
 
 def grow(leaves: Sequence[Leaf], context: Any = None) -> Node:
-    """Return the root of the tree over some leaves, at least one.
+    """Return the root of the tree over at least one leaf.
 
     Parameters
     ----------
     leaves : sequence of Leaf
-        Of different keys, in any order.
+        With different keys, in any order.
     context : plain data
-        Whatever else decides how nodes are merged; it goes into their names.
+        Everything else that the merged nodes depend on; it becomes part of their names.
     """
     hashed = sorted((digest(leaf.key), leaf) for leaf in leaves)
     return _node(hashed, "", context)
@@ -75,8 +75,8 @@ def _node(hashed: Sequence[tuple[str, Leaf]], prefix: str, context: Any) -> Node
         for pair in hashed:
             groups.setdefault(pair[0][depth], []).append(pair)
         children = [_node(group, prefix + digit, context) for digit, group in groups.items()]
-    # Scales are kept relative, and rounded: where all factors shrink alike from day to day, as they do by exponential
-    # decay, every node but those on the path of a new key stays what it was.
+    # Scales are relative and rounded. With exponential decay all factors shrink by the same ratio from day to day: then
+    # the names change only on the path of a new key.
     scale = max(child.scale for child in children)
     parts = tuple((child, float(f"{child.scale / scale:.{_DIGITS}g}")) for child in children)
     name = digest([context, prefix, [[child.name, factor] for child, factor in parts]])

@@ -15,23 +15,24 @@ from kernelcoreset.files.folder import Folder
 from kernelcoreset.store.manifest import Manifest, newest
 
 LEAVES = "leaves"
+_ID_KINDS = {"i": "whole numbers", "u": "whole numbers", "U": "texts", "S": "bytes"}
 
 Entry = Mapping[str, Any]
-"""What a manifest says of a leaf: file, sha256, content, rows, points, weight, dimension, ids, tag."""
+"""What a manifest holds for a leaf: file, sha256, content, rows, points, weight, dimension, ids, tag."""
 
 
 @dataclass(frozen=True, eq=False)
 class LeafUpdate:
-    """The leaf of a key as it was built elsewhere, on a Spark executor for instance.
+    """The leaf of a key, built outside the store, for instance on a Spark executor.
 
     Parameters
     ----------
     coreset : Coreset or None
-        None, or an empty one, where the partition has no row of positive weight.
+        None, or empty, if the partition has no row of positive weight.
     rows : int, optional
         Rows that were read.
     tag : plain data, optional
-        Whatever tells the caller later whether the partition has changed: size and time of its files, a version.
+        For the caller, to find out later whether the partition has changed: sizes and times of its files, a version.
     """
 
     coreset: Coreset | None
@@ -40,14 +41,14 @@ class LeafUpdate:
 
 
 def write_leaf(folder: Folder, key: str, update: LeafUpdate) -> Entry:
-    """Write the file of a leaf and return what the manifest is to say of it. An empty leaf has no file."""
+    """Write the file of a leaf and return its entry for the manifest. An empty leaf has no file."""
     coreset = update.coreset
     entry = {"rows": update.rows, "tag": update.tag, "points": 0, "weight": 0.0}
     if coreset is None or not len(coreset):
         return entry | {"file": None, "sha256": None, "content": None, "dimension": None, "ids": None}
     content = coreset.to_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
-    # Named by content: a retry writes the same file, and what other versions name is never overwritten by another.
+    # Named by content: a retry writes the same file, and no file of another version is ever overwritten.
     name = f"{LEAVES}/{re.sub('[^A-Za-z0-9._=-]+', '_', key)[:80]}-{sha256[:24]}.parquet"
     folder.write(name, content)
     return entry | {
@@ -61,13 +62,10 @@ def write_leaf(folder: Folder, key: str, update: LeafUpdate) -> Entry:
     }
 
 
-_ID_KINDS = {"i": "whole numbers", "u": "whole numbers", "U": "texts", "S": "bytes"}
-
-
 def read_leaf(folder: Folder, manifest: Manifest, key: str) -> Coreset:
-    """Return the leaf of a key that has one, or raise an error that names the key and says how to mend it."""
+    """Return the leaf of a key that is not empty, or raise an error that names the key and says how to fix it."""
     entry = manifest.leaves[key]
-    remedy = f"Build it again with replace({key!r}, points), or take it out with expire({key!r})."
+    remedy = f"Build it again with replace({key!r}, points), or remove it with expire({key!r})."
     try:
         content = folder.read(entry["file"])
     except FileNotFoundError:
@@ -75,7 +73,7 @@ def read_leaf(folder: Folder, manifest: Manifest, key: str) -> Coreset:
         if found is not None and found.leaves.get(key) != entry:
             raise ConflictError(
                 f"The leaf of {key!r} belonged to version {manifest.version} of the store at {folder.path} and was "
-                f"cleared away; the store is at version {found.version}. Open it again."
+                f"removed; the store is at version {found.version}. Open it again."
             ) from None
         raise FormatError(f"The leaf of {key!r} is missing: there is no file {entry['file']}. {remedy}") from None
     if hashlib.sha256(content).hexdigest() != entry["sha256"]:
@@ -85,8 +83,8 @@ def read_leaf(folder: Folder, manifest: Manifest, key: str) -> Coreset:
     return Coreset.from_bytes(content, entry["file"])
 
 
-def refuse_unlike(kept: Mapping[str, Entry], new: Mapping[str, Entry]) -> None:
-    """Refuse leaves that could not be merged with those that stay, or with one another."""
+def check_alike(kept: Mapping[str, Entry], new: Mapping[str, Entry]) -> None:
+    """Refuse new leaves that cannot be merged with the kept ones or with each other."""
     full = {key: entry for key, entry in [*kept.items(), *new.items()] if entry["file"] is not None}
     first, other = next(iter(full.items()), ("", {}))
     for key in full.keys() & new.keys():
@@ -94,13 +92,13 @@ def refuse_unlike(kept: Mapping[str, Entry], new: Mapping[str, Entry]) -> None:
         check_same_dimension("points", entry["dimension"], other["dimension"], f"those of {first!r} in the store")
         if entry["ids"] != other["ids"]:
             raise DataError(
-                f"Leaves must all have ids of one kind or none; those of {key!r} are {entry['ids']}, those of "
-                f"{first!r} {other['ids']}."
+                f"Leaves must all have ids of the same kind, or all have none; those of {key!r} are {entry['ids']}, "
+                f"those of {first!r} are {other['ids']}."
             )
 
 
 def _digest_of(coreset: Coreset) -> str:
-    """A digest of points, weights and ids: the file may differ by the version of Parquet's writer, the content not."""
+    """A digest of points, weights and ids. Unlike that of the file, it does not depend on the Parquet writer."""
     state = hashlib.sha256(repr(coreset.points.shape).encode())
     for array in (coreset.points, coreset.weights, coreset.ids):
         if array is not None:

@@ -1,4 +1,4 @@
-"""What a store holds, as one JSON file a version; a change is made by creating the file of the next version."""
+"""The manifest of a store: a JSON file per version, with the entries of all leaves."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _END = b"}\n"
 
 @dataclass(frozen=True)
 class Manifest:
-    """One version of a store. Plain data; never changed, only followed by the next."""
+    """One version of a store. Immutable plain data."""
 
     version: int
     settings: Mapping[str, Any]
     leaves: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What is known of each key's leaf: file, sha256, content, rows, points, weight, dimension, ids, tag."""
+    """The entry of each key: file, sha256, content, rows, points, weight, dimension, ids, tag."""
     state: Mapping[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """Return the manifest as JSON, after a checksum of the very bytes."""
+        """Return the manifest as JSON, with a checksum of the exact bytes before it."""
         body = json.dumps(
             {
                 "format": _FORMAT_VERSION,
@@ -63,7 +63,7 @@ class Manifest:
 
 
 def plain(value: Any, name: str) -> Any:
-    """Return a copy of plain data as JSON gives it back, or raise SettingError."""
+    """Return plain data after a round trip through JSON, or raise SettingError."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -71,7 +71,7 @@ def plain(value: Any, name: str) -> Any:
 
 
 def versions(folder: Folder) -> dict[int, datetime]:
-    """Return the versions whose manifests are there, with the time of each, oldest first."""
+    """Return the versions that have a manifest, oldest first, with the time of each."""
     found = {}
     for name, changed in folder.names().items():
         match = _NAME.fullmatch(name)
@@ -81,7 +81,7 @@ def versions(folder: Folder) -> dict[int, datetime]:
 
 
 def newest(folder: Folder) -> Manifest | None:
-    """Return the manifest of the newest version, None where there is no store."""
+    """Return the manifest of the newest version, None if there is no store."""
     while found := versions(folder):
         manifest = load(folder, max(found))
         if manifest is not None:
@@ -90,7 +90,7 @@ def newest(folder: Folder) -> Manifest | None:
 
 
 def load(folder: Folder, version: int) -> Manifest | None:
-    """Return the manifest of a version, None where it is gone."""
+    """Return the manifest of a version, None if it was removed."""
     name = manifest_name(version)
     try:
         return Manifest.from_bytes(folder.read(name), f"{folder.path}/{name}")
@@ -104,7 +104,7 @@ def manifest_name(version: int) -> str:
 
 
 def _damaged(name: str) -> str:
-    return f"{name} is damaged: it is not what was written. Restore it, or remove it to go back to the version before."
+    return f"{name} is damaged: its content was changed. Restore it, or delete it to go back to the version before."
 
 
 def _head(body: bytes) -> bytes:

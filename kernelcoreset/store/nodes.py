@@ -1,4 +1,4 @@
-"""The nodes of a store: coresets merged along the tree over its keys, cached under names made of their content."""
+"""The nodes of a store: coresets merged along the tree over its keys, cached in files named by their content."""
 
 from __future__ import annotations
 
@@ -17,19 +17,25 @@ from kernelcoreset.store.leaves import read_leaf
 from kernelcoreset.store.manifest import Manifest
 
 NODES = "nodes"
-_TREE_VERSION = 1  # goes into the names of cached nodes: raise it when they are merged in another way
+_TREE_VERSION = 1  # part of the names of cached nodes: raise it when the way of merging changes
 
 
-class Recent:
-    """Coresets read or written lately, by the names of their files: a name made of its content never goes stale."""
+class CoresetCache:
+    """The coresets used last, by the names of their files. Names are made of the content, so no entry gets outdated.
+
+    Parameters
+    ----------
+    most_numbers : int
+        Coordinates to keep in memory, by default 64 MiB of them.
+    """
 
     def __init__(self, most_numbers: int = 8 * 1024**2) -> None:
-        self._most_numbers = most_numbers  # 64 MiB
+        self._most_numbers = most_numbers
         self._numbers = 0
-        self._coresets: dict[str, Coreset] = {}  # the longest unused first
+        self._coresets: dict[str, Coreset] = {}  # least recently used first
 
     def get(self, name: str, make: Callable[[], Coreset]) -> Coreset:
-        """Return the coreset of a name, made if it is not at hand."""
+        """Return the coreset of a name; `make` is called if it is not in the cache."""
         coreset = self._coresets.pop(name, None)
         if coreset is None:
             coreset = make()
@@ -42,16 +48,16 @@ class Recent:
 
 
 @dataclass(frozen=True)
-class Merger:
-    """Merges the leaves of one version of a store along its tree."""
+class MergeTree:
+    """The tree over the leaves of one version of a store, merged node by node."""
 
     folder: Folder
     manifest: Manifest
     recipe: Recipe
-    recent: Recent
+    cache: CoresetCache
 
     def weighted_leaves(self, keys: Iterable[str], weight_of: Callable[[str], float] | None) -> list[Leaf]:
-        """Return the leaves of some keys that have rows, each with its factor; those of no weight are left out."""
+        """Return the leaves of some keys, each with its factor. Empty leaves and those of weight 0 are left out."""
         entries = self.manifest.leaves
         full = [key for key in dict.fromkeys(keys) if entries[key]["file"] is not None]
         scales = {key: 1.0 if weight_of is None else check_factor(key, weight_of(key)) for key in full}
@@ -59,7 +65,7 @@ class Merger:
         return [Leaf(key, entries[key]["content"], scales[key]) for key in full if scales[key] > least]
 
     def result(self, leaves: Sequence[Leaf], size: int) -> Coreset:
-        """Return the coreset of some leaves, refined; itself a cached node."""
+        """Return the coreset of some leaves, refined. It is cached like a node."""
         root = grow(leaves, self._context)
         found = self._cached(
             self._result_name(root, size),
@@ -69,7 +75,7 @@ class Merger:
         return replace(found, weights=found.weights * root.scale, settings=settings)
 
     def files(self) -> Iterator[str]:
-        """Names of all files of this version: its leaves, and the nodes that its plain result reads."""
+        """Yield the names of all files of this version: its leaves, and the nodes that `result` of all keys reads."""
         full = {key: entry for key, entry in self.manifest.leaves.items() if entry["file"] is not None}
         if not full:
             return
@@ -83,9 +89,10 @@ class Merger:
             nodes += below
 
     def seed(self, *what: str) -> int:
-        """A seed of its own for every leaf, node and result: a draw from a draw needs independent numbers.
+        """Return the seed of a leaf, node or result. Each has its own: a draw from a draw needs independent numbers.
 
-        Those of nodes and results come from their names, so from all below: a result may be put into the store again.
+        The name of a node or result depends on all leaves below it, and so does its seed. So even a result may be put
+        into the store again.
         """
         return int(digest([self.recipe.seed, *what])[:16], 16)
 
@@ -97,7 +104,7 @@ class Merger:
         return digest([root.name, "result", size])
 
     def _merge(self, node: Node, recipe: Recipe, *, refine: bool) -> Coreset:
-        """One coreset of a node's children, each cached or merged in turn."""
+        """One coreset of a node's children, each read from the cache or merged first."""
         parts = []
         for child, factor in node.parts:
             coreset = self._node(child) if isinstance(child, Node) else self._leaf(child.key)
@@ -106,15 +113,15 @@ class Merger:
 
     def _leaf(self, key: str) -> Coreset:
         file = self.manifest.leaves[key]["file"]
-        return self.recent.get(file, lambda: read_leaf(self.folder, self.manifest, key))
+        return self.cache.get(file, lambda: read_leaf(self.folder, self.manifest, key))
 
     def _node(self, node: Node) -> Coreset:
-        # As many points as a leaf: on 15 million rows nodes twice to eight times as large were no better.
+        # As many points as a leaf: on 15 million rows, nodes of two to eight times the size were no better.
         recipe = self.recipe.varied(size=self.manifest.settings["leaf_size"], seed=self.seed("node", node.name))
         return self._cached(node.name, lambda: self._merge(node, recipe, refine=False))
 
     def _cached(self, name: str, make: Callable[[], Coreset]) -> Coreset:
-        """A node by its name. What cannot be read counts as absent: it is made again, and is the same."""
+        """A node by its name. If its file is missing or damaged it is merged again, with the same result."""
         file = _node_file(name)
 
         def read_or_make() -> Coreset:
@@ -125,7 +132,7 @@ class Merger:
             self.folder.write(file, coreset.to_bytes(), durable=False)
             return coreset
 
-        return self.recent.get(file, read_or_make)
+        return self.cache.get(file, read_or_make)
 
 
 def _node_file(name: str) -> str:

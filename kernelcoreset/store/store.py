@@ -1,9 +1,8 @@
-"""Coresets kept by partition key: add, replace, expire, and one coreset of all that is there."""
+"""A store of coresets by partition key: add, replace and expire keys, and get one coreset of all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
@@ -22,32 +21,31 @@ from kernelcoreset.coresets.build import check_mergeable
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.coresets.tree import CoresetTree
-from kernelcoreset.errors import ConflictError, DataError, SettingError
+from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels.kernel import Kernel
-from kernelcoreset.store.commit import base_of_change, commit
-from kernelcoreset.store.leaves import LEAVES, LeafUpdate, read_leaf, refuse_unlike, write_leaf
+from kernelcoreset.store.commit import Change, commit, commit_change
+from kernelcoreset.store.leaves import LEAVES, LeafUpdate, read_leaf, write_leaf
 from kernelcoreset.store.manifest import Manifest, newest, plain, versions
-from kernelcoreset.store.nodes import Merger, Recent
-from kernelcoreset.store.vacuum import unused_files
+from kernelcoreset.store.nodes import CoresetCache, MergeTree
+from kernelcoreset.store.vacuum import remove_unused_files
 
 __all__ = ["CoresetStore", "LeafUpdate"]
 
-_MOST_ATTEMPTS = 50
 _WEEK = 7 * 24 * 3600.0
 
 
 class CoresetStore:
-    """A folder of leaf coresets, one a partition key, and the coreset of all of them together.
+    """A folder of leaf coresets, one per partition key, and one coreset of all of them together.
 
-    Make one with `create`, come back to it with `open`. A change costs one leaf and one small file; `result` merges
-    along the paths of what has changed since it was last asked, about log_16 of the number of keys, and reads the
-    rest from cached nodes. The result depends on the keys, their leaves and the seed, never on the order in which they
-    came: a store with a history equals a fresh one of the same content.
+    Make a store with `create`, open it again with `open`. A change writes one leaf per key and one small file. `result`
+    merges the paths of the keys that changed since the last call, about log_16 of the number of keys per path, and
+    reads all other nodes from a cache. The result depends on the keys, their leaves and the seed, not on the order of
+    the changes: a store with a long history and a new one with the same content give the same result.
 
-    Every change is atomic: it takes hold when the manifest of the next version gets its name, and a crash before leaves
-    the version before. Of two writers at once one wins. The other makes its change on top of that if it is about
-    other keys, and gets a ConflictError if not.
+    Every change is atomic: it counts from the moment when the manifest of the next version has its name, and a crash
+    before that leaves the old version. If two writers make a change at once, one is first. The change of the other is
+    made on top of it if it is about other keys, and is a ConflictError if not.
 
     Attributes
     ----------
@@ -87,7 +85,7 @@ class CoresetStore:
         self.leaf_size: int = settings["leaf_size"]
         self._folder = folder
         self._manifest = manifest
-        self._recent = Recent()
+        self._cache = CoresetCache()
 
     @staticmethod
     def create(
@@ -106,14 +104,14 @@ class CoresetStore:
         Parameters
         ----------
         path : path-like
-            A local folder, or a URI that pyarrow can open. FileExistsError if there is a store.
+            A local folder, or a URI that pyarrow can open. FileExistsError if there is a store already.
         k, kernel, size, z
-            As in `build_coreset`; they hold for all that is ever added. A user's function must be importable by name.
+            As in `build_coreset`, for everything that is ever added. A user's function must be importable by name.
         leaf_size : int, optional
-            Points a leaf keeps, at least `size`; 4 * size by default.
+            Points per leaf, at least `size`; 4 * size by default.
         seed : int
         filesystem : pyarrow.fs.FileSystem, optional
-            Where `path` is to be looked up, for storage that a URI cannot describe.
+            Where to look `path` up, for storage that a URI cannot describe.
 
         Returns
         -------
@@ -137,7 +135,7 @@ class CoresetStore:
 
     @staticmethod
     def open_or_create(path: str | PathLike[str], k: int, kernel: Kernel, size: int, **options: Any) -> CoresetStore:
-        """Return the store at a path, made now if there is none; SettingError if it was made with other settings.
+        """Return the store at a path, and create it if there is none; SettingError if its settings are different.
 
         Parameters as in `create`.
         """
@@ -154,16 +152,16 @@ class CoresetStore:
                 )
         return store
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- the content -------------------------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
-        """Number of changes so far, as this object sees the store."""
+        """Number of changes up to the version that this object has read or written."""
         return self._manifest.version
 
     @property
     def state(self) -> dict[str, Any]:
-        """The caller's own plain data, as the last `change` that gave any left it."""
+        """The caller's own plain data, as given to `change` the last time."""
         return dict(plain(self._manifest.state, "state"))
 
     def keys(self) -> list[str]:
@@ -171,7 +169,7 @@ class CoresetStore:
         return sorted(self._manifest.leaves)
 
     def info(self, key: str) -> dict[str, Any]:
-        """Return what is known of a key: rows read, points and weight of its leaf, and the tag given with it."""
+        """Return the rows read for a key, the points and the weight of its leaf, and the tag given with it."""
         leaf = self._manifest.leaves[self._known(key)]
         return {name: leaf[name] for name in ("rows", "points", "weight", "tag")}
 
@@ -182,13 +180,13 @@ class CoresetStore:
         return f"CoresetStore({self.path!r}, version {self.version}, {len(self._manifest.leaves)} keys)"
 
     def leaf(self, key: str) -> Coreset | None:
-        """Return the leaf coreset of a key, None where it has no row of positive weight."""
+        """Return the leaf coreset of a key, None if it has no row of positive weight."""
         leaf = self._manifest.leaves[self._known(key)]
         return None if leaf["file"] is None else read_leaf(self._folder, self._manifest, key)
 
     def leaf_seed(self, key: str) -> int:
-        """Return the seed a key's leaf is built with: from the store's seed and the key, nothing else."""
-        return self._merger.seed("leaf", key)
+        """Return the seed to build a key's leaf with. It depends on the store's seed and the key only."""
+        return self._tree.seed("leaf", key)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -200,11 +198,11 @@ class CoresetStore:
         Parameters
         ----------
         key : str
-            A date, a batch id, a file. Keys may come in any order. SettingError if it is there already.
+            Such as a date, a batch id or a file. Keys may come in any order. SettingError if there is such a key.
         points : array-like of shape (n, d)
-            May be empty: then the key is kept, and adds nothing to the result.
+            May be empty: then the key is in the store and adds nothing to the result.
         weights : array-like of shape (n,), optional
-            May all be 0, which is as good as empty.
+            If all are 0, the leaf is empty.
         ids : array-like of shape (n,), optional
         """
         if key in self._manifest.leaves:
@@ -214,17 +212,17 @@ class CoresetStore:
     def replace(
         self, key: str, points: ArrayLike, weights: ArrayLike | None = None, *, ids: ArrayLike | None = None
     ) -> None:
-        """Build the leaf of a key that is there anew; parameters as in `add`."""
+        """Build the leaf of a key that is in the store again, from other points; parameters as in `add`."""
         self._known(key)
         self.change(put={key: self.build_leaf(key, points, weights, ids=ids)})
 
     def expire(self, key: str) -> list[str]:
-        """Take a key out, and return it in a list. Its file stays until `vacuum`."""
+        """Remove a key, and return it in a list. Its file stays until `vacuum`."""
         self.change(expire=[key])
         return [key]
 
     def expire_where(self, predicate: Callable[[str], bool]) -> list[str]:
-        """Take out all keys that `predicate` is true for, and return them."""
+        """Remove all keys that `predicate` is true for, and return them."""
         gone = [key for key in self.keys() if predicate(key)]
         self.change(expire=gone)
         return gone
@@ -237,61 +235,43 @@ class CoresetStore:
         state: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
     ) -> None:
-        """Put and expire any number of keys and keep the caller's state, all in one commit.
+        """Put and expire any number of keys and set the caller's state, all in one commit.
 
-        Afterwards this object is at the new version. Where nothing would change, there is no new version.
+        Afterwards this object is at the new version. If nothing changes, there is no new version.
 
         Parameters
         ----------
         put : mapping of str to LeafUpdate or Coreset, optional
-            Leaves to add, or to put in the place of those there; built with `leaf_seed` of the key.
+            Leaves to add or to replace, built with `leaf_seed` of the key.
         expire : iterable of str
-            Keys to take out; they must be there.
+            Keys to remove; they must be in the store.
         state : mapping, optional
-            Plain data in the place of the state there.
+            Plain data that replaces the state.
         expected_version : int, optional
-            The version the change was worked out for: ConflictError if the store is at another. Without it, changes of
-            other writers to other keys are no obstacle; changes to the same keys, or to the state where `state` is
-            given, since this object was opened, are a ConflictError.
+            The version that the change was worked out for: ConflictError if the store is at another one. Without it,
+            other writers may have changed other keys since this object was opened. It is a ConflictError if they
+            changed the same keys, or the state if `state` is given.
         """
         put, gone = dict(put or {}), list(expire)
         if set(put) & set(gone):
             raise SettingError(f"A key is either put or expired; got both for {sorted(set(put) & set(gone))}.")
         for key in gone:
             self._known(key)
-        touched = {*put, *gone}
         new_state = None if state is None else plain(dict(state), "state")
-        # All is checked before anything is written.
+        # Everything is checked before anything is written.
         updates = {check_key(key): self._checked_update(key, update) for key, update in put.items()}
         entries = {key: write_leaf(self._folder, key, update) for key, update in updates.items()}
         if any(entry["file"] for entry in entries.values()):
             self._folder.sync(LEAVES)
-        for _ in range(_MOST_ATTEMPTS):
-            base = base_of_change(
-                self._folder, self.path, self._manifest, touched, new_state is not None, expected_version
-            )
-            leaves = {key: leaf for key, leaf in base.leaves.items() if key not in touched}
-            refuse_unlike(leaves, entries)
-            changed = Manifest(
-                base.version + 1, base.settings, leaves | entries, base.state if new_state is None else new_state
-            )
-            if changed == replace(base, version=changed.version):
-                self._manifest = base
-                return
-            if commit(self._folder, changed):
-                self._manifest = changed
-                return
-        raise ConflictError(
-            f"The store at {self.path} is being changed by others without a pause: {_MOST_ATTEMPTS} attempts failed. "
-            "Let one writer make the changes."
-        )
+        change = Change(entries, frozenset(gone), new_state, expected_version)
+        self._manifest = commit_change(self._folder, self.path, self._manifest, change)
 
     # --- leaves ------------------------------------------------------------------------------------------------------
 
     def build_leaf(
         self, key: str, points: ArrayLike, weights: ArrayLike | None = None, *, ids: ArrayLike | None = None
     ) -> LeafUpdate:
-        """Return the leaf that `add` would put, to be put together with others by `change`; parameters as in `add`."""
+        """Return the leaf that `add` would put, for a `change` of several keys; parameters as in `add`."""
         points = check_points(points, allow_empty=True)
         self._refuse_other_dimension(points.shape[1])
         seed = self.leaf_seed(check_key(key))
@@ -310,7 +290,9 @@ class CoresetStore:
         if isinstance(update, Coreset):
             update = LeafUpdate(update)
         if not isinstance(update, LeafUpdate):
-            raise SettingError(f"`put` takes a Coreset or a LeafUpdate a key; got {type(update).__name__} for {key!r}.")
+            raise SettingError(
+                f"`put` takes a Coreset or a LeafUpdate per key; got {type(update).__name__} for {key!r}."
+            )
         if update.coreset is not None:
             check_mergeable(update.coreset, self.recipe)
             self._refuse_other_dimension(update.coreset.points.shape[1])
@@ -326,17 +308,17 @@ class CoresetStore:
         keys: Iterable[str] | None = None,
         weight_of: Callable[[str], float] | None = None,
     ) -> Coreset:
-        """Return one coreset that stands for all rows of the store, or of some keys.
+        """Return one coreset of all rows in the store, or of the rows of some keys.
 
         Parameters
         ----------
         size : int, optional
-            Another size than the store's, at least k and at most its leaf size.
+            The store's size by default; at least k and at most the leaf size.
         keys : iterable of str, optional
             Only these keys, for a sliding window.
         weight_of : function of a key, optional
-            Factor of a key's weights, for exponential decay by age; 0 leaves the key out. Where all factors
-            shrink alike from one call to the next, the cached nodes stay good.
+            Factor of a key's weights, for exponential decay by age; 0 leaves the key out. If all factors shrink by
+            the same ratio from one call to the next, the cached nodes are used again.
 
         Returns
         -------
@@ -344,8 +326,8 @@ class CoresetStore:
 
         Notes
         -----
-        Merges only what is not cached: after one changed key the nodes on its path, then the last, refined reduction.
-        Nodes are cached in the store's folder and may be deleted at any time.
+        Only nodes that are not cached are merged: after a change of one key those on its path, and the final coreset.
+        Nodes are cached in the store's folder. Their files may be deleted at any time.
         """
         size = self.recipe.varied(size=size).size
         if size > self.leaf_size:
@@ -353,40 +335,36 @@ class CoresetStore:
                 f"`size` must be at most the store's leaf_size ({self.leaf_size}); got {size}. Create a store "
                 "with larger leaves for it."
             )
-        leaves = self._merger.weighted_leaves(self.keys() if keys is None else map(self._known, keys), weight_of)
+        leaves = self._tree.weighted_leaves(self.keys() if keys is None else map(self._known, keys), weight_of)
         if not leaves:
             raise DataError(
-                f"A coreset needs at least one row of positive weight; the store at {self.path} has none in the keys "
-                f"asked for (it has {len(self._manifest.leaves)} keys). Add data first."
+                f"A coreset needs at least one row of positive weight; the store at {self.path} has none for these "
+                f"keys (it has {len(self._manifest.leaves)} keys). Add data first."
             )
-        return self._merger.result(leaves, size)
+        return self._tree.result(leaves, size)
 
     @property
-    def _merger(self) -> Merger:
-        return Merger(self._folder, self._manifest, self.recipe, self._recent)
+    def _tree(self) -> MergeTree:
+        return MergeTree(self._folder, self._manifest, self.recipe, self._cache)
 
-    # --- clearing away -----------------------------------------------------------------------------------------------
+    # --- removal of files --------------------------------------------------------------------------------------------
 
     def vacuum(self, *, older_than: float = _WEEK) -> list[str]:
-        """Remove files that no version in use names, and return their names.
+        """Remove files that no version in use needs, and return their names.
 
         Parameters
         ----------
         older_than : float
-            Seconds. Spared are the files of all versions that were the newest at any time within these seconds, so that
-            readers can finish, and files younger than this, which may belong to a change under way. 0 makes expired
-            data go at once, with its traces in cached nodes: only while nobody else reads or writes.
+            Seconds. The files of all versions that were the newest at any time within these seconds stay, so that
+            readers can finish. So do younger files, which may belong to a change that is not committed yet. 0 removes
+            expired data at once, also from cached nodes; use it only if nobody else reads or writes.
 
         Returns
         -------
         list of str
         """
         check_at_least("older_than", older_than, 0.0)
-        removed = unused_files(self._folder, self.recipe, older_than)
-        # Manifests come first: a crash half-way leaves files without a name, never a name without a file.
-        for name in removed:
-            self._folder.remove(name)
-        return removed
+        return remove_unused_files(self._folder, self.recipe, older_than)
 
     def _known(self, key: str) -> str:
         if key in self._manifest.leaves:

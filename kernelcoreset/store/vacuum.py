@@ -1,4 +1,4 @@
-"""Files of a store that no version in use names."""
+"""Removal of files that no version of a store needs any more."""
 
 from __future__ import annotations
 
@@ -10,20 +10,27 @@ from kernelcoreset.files.atomic import is_temporary
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.store.leaves import LEAVES
 from kernelcoreset.store.manifest import load, manifest_name, versions
-from kernelcoreset.store.nodes import NODES, Merger, Recent
+from kernelcoreset.store.nodes import NODES, CoresetCache, MergeTree
 
 
-def unused_files(folder: Folder, recipe: Recipe, older_than: float) -> list[str]:
-    """Names of files that no version names which is in use or was within so many seconds; manifests first."""
+def remove_unused_files(folder: Folder, recipe: Recipe, older_than: float) -> list[str]:
+    """Remove the files that no version names, of those in use now or within the last seconds; return their names."""
+    names = _unused_files(folder, recipe, older_than)
+    # Manifests come first: a crash half-way leaves files that no manifest names, never a name without its file.
+    for name in names:
+        folder.remove(name)
+    return names
+
+
+def _unused_files(folder: Folder, recipe: Recipe, older_than: float) -> list[str]:
     limit = datetime.now(UTC) - timedelta(seconds=older_than)
     present = versions(folder)
-    numbers = list(present)
-    outdated = [version for version, later in pairwise(numbers) if present[later] <= limit]
+    outdated = [version for version, later in pairwise(present) if present[later] <= limit]
     named: set[str] = set()
-    for version in numbers:
+    for version in present:
         manifest = None if version in outdated else load(folder, version)
         if manifest is not None:
-            named.update(Merger(folder, manifest, recipe, Recent()).files())
+            named.update(MergeTree(folder, manifest, recipe, CoresetCache()).files())
     unused = [manifest_name(version) for version in outdated]
     for under in ("", LEAVES, NODES):
         for name, changed in folder.names(under).items():

@@ -60,7 +60,7 @@ def test_only_the_content_decides(changes, most_leaves, shuffler):
         for key in keys:
             put(fresh, key, there[key])
         assert store.result().to_bytes() == fresh.result().to_bytes()
-        assert set(store._merger.files()) == set(fresh._merger.files())
+        assert set(store._tree.files()) == set(fresh._tree.files())
     finally:
         key_tree.MOST_LEAVES = before
 

@@ -57,7 +57,7 @@ def test_a_store_with_a_history_equals_a_fresh_one(tmp_path):
         tmp_path / "fresh", ["2024-01-02", "2024-01-03", "2024-01-07", "2024-01-09", "2024-01-11", "2024-01-12"]
     )
     same(old.result(), fresh.result())
-    names = {"old": old._merger.files(), "fresh": fresh._merger.files()}
+    names = {"old": old._tree.files(), "fresh": fresh._tree.files()}
     assert set(names["old"]) == set(names["fresh"])
 
 
@@ -212,7 +212,7 @@ def test_what_cannot_go_in_changes_nothing(tmp_path):
         ),
         (kc.SettingError, "A merge needs one z", lambda: store.change({"x": foreign(z=1.0)})),
         (kc.SettingError, "built for k=2 works for that many", lambda: store.change({"x": foreign(k=2)})),
-        (kc.SettingError, "takes a Coreset or a LeafUpdate a key; got list for 'x'", lambda: store.change({"x": []})),
+        (kc.SettingError, "takes a Coreset or a LeafUpdate per key; got list for 'x'", lambda: store.change({"x": []})),
         (kc.SettingError, "`rows` must be at least 0", lambda: store.change({"x": kc.LeafUpdate(good, rows=-1)})),
         (
             kc.SettingError,
@@ -241,7 +241,7 @@ def test_leaves_of_one_change_must_fit_each_other(tmp_path):
     with pytest.raises(kc.DataError, match="`points` must have 1 columns like those of 'a' in the store; got 2"):
         store.change({"a": kc.Coreset([[1.0]], [1.0]), "b": kc.Coreset([[1.0, 2.0]], [1.0])})
     with pytest.raises(
-        kc.DataError, match="ids of one kind or none; those of 'b' are texts, those of 'a' whole numbers"
+        kc.DataError, match="ids of the same kind, or all have none; those of 'b' are texts, those of 'a' are whole"
     ):
         store.change({"a": kc.Coreset([[1.0]], [1.0], [1]), "b": kc.Coreset([[1.0]], [1.0], ["x"])})
     assert store.version == 0

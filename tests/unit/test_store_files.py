@@ -44,7 +44,7 @@ def test_two_objects_of_one_store(tmp_path):
     assert second.keys() == DAYS[:4]
     assert second.version == 4
     with pytest.raises(
-        kc.ConflictError, match=r"Another writer changed 2024-01-04 in the store at .*version 4, opened at 3"
+        kc.ConflictError, match=r"Another writer changed 2024-01-04 in the store at .*now version 4, opened at 3"
     ):
         first.add(DAYS[3], day(DAYS[3]))
     with pytest.raises(kc.ConflictError, match="is at version 4; the change is for version 3"):
@@ -60,12 +60,14 @@ def test_two_objects_of_one_store(tmp_path):
 
 def test_a_change_that_cannot_win_gives_up(tmp_path, monkeypatch):
     store = filled(tmp_path / "store", DAYS[:1])
-    monkeypatch.setattr("kernelcoreset.store.store.commit", lambda *_: False)
-    with pytest.raises(kc.ConflictError, match="changed by others without a pause: 50 attempts failed"):
+    monkeypatch.setattr("kernelcoreset.store.commit.commit", lambda *_: False)
+    with pytest.raises(
+        kc.ConflictError, match=r"Other writers keep changing the store at .*: 50 attempts to commit failed"
+    ):
         store.expire(DAYS[0])
 
 
-def test_a_writer_that_stood_still_for_many_versions_is_told(tmp_path, monkeypatch):
+def test_a_writer_that_was_paused_for_many_versions_gets_a_conflict(tmp_path, monkeypatch):
     store = filled(tmp_path / "store", DAYS[:1])
     create = store._folder.create
 
@@ -126,7 +128,7 @@ def age_all(folder, seconds):
 
 def test_a_missing_or_damaged_leaf_names_its_key_and_the_remedy(tmp_path):
     store = filled(tmp_path / "store", DAYS[:3])
-    path = tmp_path / "store" / next(name for name in store._merger.files() if DAYS[1] in name)
+    path = tmp_path / "store" / next(name for name in store._tree.files() if DAYS[1] in name)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
     with pytest.raises(
@@ -186,15 +188,15 @@ def test_a_disk_without_links(tmp_path, monkeypatch):
     assert not list((tmp_path / "store").glob(".*"))
 
 
-def test_what_was_read_lately_is_kept_within_bounds():
-    recent, made = nodes.Recent(most_numbers=100), []
+def test_the_cache_keeps_what_was_used_last_within_bounds():
+    cache, made = nodes.CoresetCache(most_numbers=100), []
 
     def read(name, rows):
         def make():
             made.append(name)
             return kc.Coreset(np.ones((rows, 2)), np.ones(rows))
 
-        return recent.get(name, make)
+        return cache.get(name, make)
 
     for name in "abcda":  # 40 numbers each: c drives a out, d drives b out, a drives c out
         read(name, 20)
