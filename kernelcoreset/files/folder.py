@@ -33,6 +33,10 @@ class Folder:
             prefix + info.base_name: info.mtime or datetime.now(UTC) for info in found if info.type == fs.FileType.File
         }
 
+    def kind(self, name: str = "") -> fs.FileType:
+        """Return whether a name, by default the folder itself, is a file, a directory or not there."""
+        return self.system.get_file_info(self._place(name)).type
+
     def read(self, name: str) -> bytes:
         """Return a file's content, or raise FileNotFoundError."""
         with self.system.open_input_stream(self._place(name), compression=None) as stream:

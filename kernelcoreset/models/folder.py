@@ -1,4 +1,4 @@
-"""The folder a model is kept in: model.json, which has a checksum, and Parquet files; whole or not there."""
+"""The folder of a saved model: model.json, which has a checksum, and Parquet files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from pyarrow import fs
 from kernelcoreset.errors import FormatError
 from kernelcoreset.files.atomic import write_folder
 from kernelcoreset.files.folder import Folder
-from kernelcoreset.files.paths import open_path
 
 ABOUT = "model.json"
 _FORMAT_VERSION = 1
@@ -31,19 +30,21 @@ class KeptAsFolder(ABC):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the model as a folder: model.json and Parquet files, nothing pickled.
 
-        The folder appears whole or not at all. A folder that is there already is kept unless `overwrite`.
+        The folder is there as a whole or not at all.
 
         Parameters
         ----------
         path : path-like
+            A local folder, or a URI that pyarrow can open.
         overwrite : bool
+            Replace a model that is there; without it, that is a FileExistsError.
         """
-        _write_folder(path, self.to_files(), overwrite)
+        _write_model(path, self.to_files(), overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the model that `save` wrote, or raise FormatError saying what is wrong with the folder."""
-        return cls.from_files(_read_folder(path, cls.FILES))
+        """Return the model that `save` wrote, or raise a FormatError that says what is wrong with the folder."""
+        return cls.from_files(_read_model(path, cls.FILES))
 
     @abstractmethod
     def to_files(self) -> dict[str, bytes]:
@@ -56,7 +57,7 @@ class KeptAsFolder(ABC):
 
 
 def pack(about: Mapping[str, Any], name: str, table: pa.Table) -> dict[str, bytes]:
-    """Return two files: model.json, and a table under a name, whose checksum the former holds."""
+    """Return two files: the table as Parquet, and model.json with the checksum of the table."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     parquet = sink.getvalue().to_pybytes()
@@ -72,7 +73,7 @@ def unpack_about(files: Mapping[str, bytes]) -> dict[str, Any]:
         about = json.loads(content)
         version = about["format"]
     except (ValueError, KeyError, TypeError):
-        raise FormatError(f"{ABOUT} of the model is damaged: it is not what was saved. Save it again.") from None
+        raise FormatError(f"{ABOUT} of the model is damaged: its content was changed. Save the model again.") from None
     if not isinstance(version, int) or version > _FORMAT_VERSION:
         raise FormatError(
             f"The model has format {version}; this version reads up to {_FORMAT_VERSION}. Upgrade kernelcoreset."
@@ -83,32 +84,32 @@ def unpack_about(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def unpack_table(files: Mapping[str, bytes], name: str, about: Mapping[str, Any]) -> pa.Table:
-    """Return the table of a name, checked by what model.json says of it."""
+    """Return a table by its file name, checked by the checksum in model.json."""
     if hashlib.sha256(files[name]).hexdigest() != about["sha256"]:
-        raise FormatError(f"{name} of the model is damaged or truncated: its checksum is wrong. Save it again.")
+        raise FormatError(f"{name} of the model is damaged or truncated: its checksum is wrong. Save the model again.")
     return pq.read_table(pa.BufferReader(files[name]))
 
 
 def _checksum(about: Mapping[str, Any]) -> str:
-    """A checksum of model.json's content, whatever its white space."""
+    """A checksum of the content of model.json; white space does not matter."""
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
-def _write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes], overwrite: bool) -> None:
-    system, place = open_path(path)
-    if system.get_file_info(place).type != fs.FileType.NotFound:
+def _write_model(path: str | os.PathLike[str], files: Mapping[str, bytes], overwrite: bool) -> None:
+    folder = Folder(path)
+    if folder.kind() != fs.FileType.NotFound:
         if not overwrite:
             raise FileExistsError(f"{path} is there already. Pass overwrite=True, or choose another path.")
-        if system.get_file_info(f"{place}/{ABOUT}").type != fs.FileType.File:
+        if folder.kind(ABOUT) != fs.FileType.File:
             raise FileExistsError(f"{path} is there and is not a model; it is left alone. Choose another path.")
-    write_folder(system, place, files)
+    write_folder(folder.system, folder.path, files)
 
 
-def _read_folder(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, bytes]:
+def _read_model(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, bytes]:
     folder = Folder(path)
-    if folder.system.get_file_info(folder.path).type != fs.FileType.Directory:
+    if folder.kind() != fs.FileType.Directory:
         raise FileNotFoundError(f"There is no model folder at {path}.")
-    missing = [name for name in names if name not in folder.names()]
+    missing = [name for name in names if folder.kind(name) != fs.FileType.File]
     if missing:
         raise FormatError(f"{path} is not a whole model: {' and '.join(missing)} missing. Save it again.")
     return {name: folder.read(name) for name in names}

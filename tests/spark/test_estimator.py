@@ -1,7 +1,8 @@
-"""The Spark ML face."""
+"""The pyspark.ml API."""
 
 import gc
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from chispa import assert_df_equality
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import ClusteringEvaluator
 from pyspark.ml.feature import VectorAssembler
-from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
+from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder, TrainValidationSplit
 
 import kernelcoreset as kc
 from kernelcoreset import DataError, FormatError, Gaussian, SettingError
@@ -154,12 +155,32 @@ def pipeline():
 def test_a_pipeline_saved_and_loaded(frame, pipeline, tmp_path):
     fitted = pipeline.fit(frame)
     expected = labels_of(fitted.transform(frame))
-    fitted.write().overwrite().save(str(tmp_path / "pipeline"))
-    loaded = PipelineModel.load(str(tmp_path / "pipeline"))
-    assert labels_of(loaded.transform(frame)).tolist() == expected.tolist()
+    # Spark writes one part of the folder, this package another: both must read the path in the same way.
+    for place in (f"{tmp_path}/pipeline", f"file://{tmp_path}/a b%20c#d"):
+        fitted.write().overwrite().save(place)
+        loaded = PipelineModel.load(place)
+        assert labels_of(loaded.transform(frame)).tolist() == expected.tolist()
+    assert sorted(os.listdir(tmp_path / "a b%20c#d")) == ["metadata", "stages"]
     pipeline.write().overwrite().save(str(tmp_path / "unfitted"))
     again = Pipeline.load(str(tmp_path / "unfitted")).fit(frame)
     assert labels_of(again.transform(frame)).tolist() == expected.tolist()
+
+
+def test_a_search_over_pipelines_saved_and_loaded(frame, pipeline, tmp_path):
+    grid = ParamGridBuilder().addGrid(pipeline.getStages()[1].k, [2, 3]).build()
+    search = CrossValidator(
+        estimator=pipeline, estimatorParamMaps=grid, evaluator=ClusteringEvaluator(), numFolds=2, seed=0
+    )
+    found = search.fit(frame)
+    gc.collect()
+    found.save(str(tmp_path / "search"))
+    loaded = CrossValidatorModel.load(str(tmp_path / "search"))
+    gc.collect()
+    assert labels_of(loaded.transform(frame)).tolist() == labels_of(found.transform(frame)).tolist()
+    assert isinstance(loaded.bestModel.stages[1], KernelKMeansModel)
+    files = (tmp_path / "search").rglob("metadata/part-00000")
+    named = {name for file in files if (name := json.loads(file.read_text())["class"]).startswith("kernelcoreset")}
+    assert named == {"kernelcoreset.spark.KernelKMeans", "kernelcoreset.spark.KernelKMeansModel"}
 
 
 def test_a_search_over_k(frame):
@@ -217,7 +238,7 @@ def test_a_model_saved_and_loaded(frame, model, scheme):
     assert labels_of(loaded.transform(frame)).tolist() == labels_of(model.transform(frame)).tolist()
 
 
-def test_the_same_folder_serves_both_faces(frame, points, model):
+def test_the_same_folder_serves_numpy_and_spark(frame, points, model):
     model.save("by-spark")
     fitted = kc.KernelKMeansModel.load("by-spark")
     np.testing.assert_array_equal(fitted.predict(points), labels_of(model.transform(frame)))
@@ -243,7 +264,7 @@ def test_folders_that_are_no_models(spark, model):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("metadata/part-00000", b"{", "The metadata of .* is damaged: save it again"),
+        ("metadata/part-00000", b"{", "The metadata of .* is damaged. Save it again"),
         ("metadata/part-00000", b'{"uid": "u", "paramMap": {"new": 1}}', "has an unknown parameter, new. Upgrade"),
         ("model.json", b"{}", "model.json of the model is damaged"),
         ("coreset.parquet", b"PAR1", "coreset.parquet of the model is damaged or truncated: its checksum is wrong"),

@@ -111,7 +111,8 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
     2
     """
 
-    _local: ClassVar[Any] = local.KernelKMeansModel
+    localClass: ClassVar[Any] = local.KernelKMeansModel
+    """The class of the numpy model in it."""
 
     def __init__(self, fitted: local.KernelKMeansModel) -> None:
         super().__init__()

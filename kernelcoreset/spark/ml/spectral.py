@@ -116,7 +116,8 @@ class SpectralClusteringModel(KernelKMeansModel):
     2
     """
 
-    _local: ClassVar[Any] = SpectralModel
+    localClass: ClassVar[Any] = SpectralModel
+    """The class of the numpy model in it."""
 
     localModel: SpectralModel  # type: ignore[assignment]
 
