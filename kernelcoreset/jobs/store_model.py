@@ -1,7 +1,7 @@
-"""A store and the model of it, kept together: opened by a job's settings, fitted anew, models under names of their own.
+"""The store of a job together with the model that is fitted to it.
 
-A model is written under a new name, and it is the commit of the store that names it: whatever fails in between, what is
-there is the old model or the new one.
+Every model is written into the store's folder under a new name. The next commit of the store names it in the job's
+state. So after a crash at any moment the state names a complete model, the old one or the new one.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _KEPT_MODELS = 2
 
 @dataclass(frozen=True)
 class JobState:
-    """What a store remembers for the job that keeps it. Plain data; each job adds its own."""
+    """What a job keeps in its store between runs. Plain data; each job adds its own fields."""
 
     run: int = 0
     """Number of fits."""
     model: str | None = None
     fit: Any = None
-    """What the model was fitted with; None where the store has changed since and the job must fit anew."""
+    """What the model was fitted with; None if the store has changed since then, so that a new fit is due."""
 
     @classmethod
     def of(cls, store: CoresetStore | None) -> Self:
-        """Return the state that a store holds."""
+        """Return the state in a store, or the initial state if there is no store."""
         kept = {} if store is None else store.state
         return cls(**{name: value for name, value in kept.items() if name not in _COMMON})
 
@@ -49,7 +49,7 @@ _State = TypeVar("_State", bound=JobState)
 
 
 def find_store(settings: Settings, job: str) -> CoresetStore | None:
-    """Return the store of the settings, None if there is none yet; SettingError if it was made for something else."""
+    """Return the store that the settings name, None if there is none yet; SettingError if it does not fit them."""
     try:
         store = CoresetStore.open(str(settings.store.path))
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def find_store(settings: Settings, job: str) -> CoresetStore | None:
     owner = state.get("job", job)
     if owner != job:
         raise SettingError(
-            f"The store at {store.path} is kept by the job {owner}; {job} needs one of its own. Set another store.path."
+            f"The store at {store.path} belongs to the job {owner}; {job} needs its own. Set another store.path."
         )
     wanted: dict[str, Any] = {
         "k": settings.coreset.k,
@@ -67,7 +67,7 @@ def find_store(settings: Settings, job: str) -> CoresetStore | None:
         "leaf_size": leaf_size_of(settings.coreset.coreset_size, settings.coreset.leaf_size),
         "seed": settings.coreset.seed,
     }
-    if settings.kernel.sigma_rule is None:  # a width chosen from the data was chosen when the store was made
+    if settings.kernel.sigma_rule is None:  # otherwise sigma was chosen from the data when the store was made
         wanted["kernel"] = settings.kernel.build().to_dict()
     of_state = {"features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
     wanted |= {name: value for name, value in of_state.items() if name in state}
@@ -79,7 +79,7 @@ def find_store(settings: Settings, job: str) -> CoresetStore | None:
         if found != value:
             raise SettingError(
                 f"The store at {store.path} was made with {name} = {found!r}; the settings say {value!r}. Change them "
-                "back, or set another store.path and build anew."
+                "back, or set another store.path to build a new store."
             )
     return store
 
@@ -106,9 +106,19 @@ def fit_store(
     fit: Any,
     weight_of: Callable[[str], float] | None = None,
 ) -> tuple[Tracked, _State]:
-    """Return the model of all that is in the store, its clusters named after those of the model before.
+    """Fit a model to the whole store and write it; return it with the state that names it, which is not committed yet.
 
-    It is written already. The state, which names it and what it was fitted with, is still to be kept.
+    Parameters
+    ----------
+    store : CoresetStore
+    settings : Settings
+    state : JobState
+    before : KernelKMeansModel or None
+        The last model. The new clusters get the numbers of its clusters that they match.
+    fit : plain data
+        What the model depends on besides the store, as `plain_fit` gives it; it goes into the state.
+    weight_of : function of a key, optional
+        As in `CoresetStore.result`.
     """
     coreset, wanted = store.result(weight_of=weight_of), settings.cluster
     tracked = refit_tracked(coreset, wanted.k, store.kernel, before, z=store.z, seed=store.seed, **wanted.effort)
@@ -127,9 +137,9 @@ def _write_model(store: CoresetStore, model: KernelKMeansModel, number: int) -> 
 
 
 def read_model(store: CoresetStore, name: str | None) -> KernelKMeansModel | None:
-    """Return the model that the store's state names; None where there is none yet, or it cannot be read any more.
+    """Return the model that the store's state names; None if there is none yet, or if it cannot be read.
 
-    A model that is lost costs no data: the store has what it takes to fit another. Only its clusters' names are lost.
+    A lost model is no lost data: a new one can be fitted to the store. Only the numbers of its clusters are lost.
     """
     if name is None:
         return None
@@ -137,12 +147,14 @@ def read_model(store: CoresetStore, name: str | None) -> KernelKMeansModel | Non
     try:
         return KernelKMeansModel.from_files({file: folder.read(file) for file in sorted(folder.names())})
     except (KeyError, FileNotFoundError, FormatError) as error:
-        log.warning("The model %s of the store at %s cannot be read (%s): fitting anew.", name, store.path, error)
+        log.warning(
+            "The model %s of the store at %s cannot be read (%s). A new one is fitted.", name, store.path, error
+        )
         return None
 
 
 def remove_old_models(store: CoresetStore, state: JobState) -> None:
-    """Remove what crashes left, and all models but the one that the state names and the one before."""
+    """Keep the model that the state names and the one before it; remove older ones, also those of crashed runs."""
     folder = Folder(f"{store.path}/{_MODELS}")
     found = folder.system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
     older = sorted(info.base_name for info in found if f"{_MODELS}/{info.base_name}" < str(state.model))
@@ -151,11 +163,11 @@ def remove_old_models(store: CoresetStore, state: JobState) -> None:
 
 
 def keep_state(store: CoresetStore, settings: Settings, job: str, state: JobState, **change: Any) -> None:
-    """Commit a job's state, and what else is to change with it; with it goes what later runs must have in common."""
+    """Commit a job's state with other changes of the store; the settings that later runs must share go with it."""
     common = {"job": job, "features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
     store.change(**change, state={**common, **asdict(state)}, expected_version=store.version)
 
 
 def plain_fit(settings: Settings, **more: Any) -> dict[str, Any]:
-    """Return what a fit depends on beside the store's content; where it differs from the last time, fit anew."""
+    """Return what a fit depends on besides the store. If it differs from the last time, a new fit is due."""
     return {"k": settings.cluster.k, **settings.cluster.effort, **more}

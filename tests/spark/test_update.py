@@ -304,7 +304,7 @@ def test_a_store_serves_one_job(days, capsys):
         "input.schema=id long, x double, y double",
     ]
     assert cli.stream_main(["--config", "job.toml", *stream]) == 2
-    assert "is kept by the job update; stream needs one of its own" in capsys.readouterr().err.splitlines()[-1]
+    assert "belongs to the job update; stream needs its own" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_an_output_that_is_not_ours_is_left_alone(days, capsys):
