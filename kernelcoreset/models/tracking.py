@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.kernel import Kernel
@@ -97,6 +96,8 @@ def match_labels(before: ArrayLike, after: ArrayLike, weights: ArrayLike) -> NDA
     >>> match_labels([0, 0, 1, 1], [1, 1, 0, 0], [1.0, 1.0, 1.0, 5.0])
     array([1, 0], dtype=int32)
     """
+    from scipy.optimize import linear_sum_assignment  # slow to import, and executors never match labels
+
     old, new, own = np.asarray(before), np.asarray(after), np.asarray(weights, dtype=np.float64)
     if not old.shape == new.shape == own.shape or old.ndim != 1 or len(old) == 0:
         shapes = f"{old.shape}, {new.shape} and {own.shape}"
@@ -105,34 +106,5 @@ def match_labels(before: ArrayLike, after: ArrayLike, weights: ArrayLike) -> NDA
     # A cluster before that is beyond k has no successor of its name; a new one shares nothing with those before.
     overlap = np.zeros((k, max(k, int(old.max()) + 1)))
     np.add.at(overlap, (new, old), own)
-    return _best_assignment(overlap[:, :k]).astype(np.int32)
-
-
-def _best_assignment(gains: Floats) -> NDArray[np.int64]:
-    """For each row its own column, such that the sum of gains is largest: shortest augmenting paths, O(k^3)."""
-    n = len(gains)
-    costs = gains.max() - gains
-    rows, columns = np.zeros(n + 1), np.zeros(n + 1)  # potentials; column n is where a row enters
-    owner = np.full(n + 1, -1)
-    for row in range(n):
-        owner[n] = row
-        slack, came_from, done = np.full(n, np.inf), np.full(n, n), np.zeros(n + 1, dtype=bool)
-        column = n
-        while owner[column] >= 0:
-            done[column] = True
-            here = owner[column]
-            reduced = costs[here] - rows[here] - columns[:n]
-            better = ~done[:n] & (reduced < slack)
-            slack[better], came_from[better] = reduced[better], column
-            following = int(np.argmin(np.where(done[:n], np.inf, slack)))
-            step = slack[following]
-            rows[owner[done]] += step
-            columns[done] -= step
-            slack[~done[:n]] -= step
-            column = following
-        while column != n:
-            owner[column] = owner[came_from[column]]
-            column = int(came_from[column])
-    assigned = np.empty(n, dtype=np.int64)
-    assigned[owner[:n]] = np.arange(n)
-    return assigned
+    _, names = linear_sum_assignment(overlap[:, :k], maximize=True)
+    return np.asarray(names, dtype=np.int32)
