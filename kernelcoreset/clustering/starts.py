@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import numpy as np
 
 from kernelcoreset.checks import Floats
@@ -11,8 +13,9 @@ from kernelcoreset.kernels.evaluator import as_columns
 from kernelcoreset.kernels.families import Linear
 from kernelcoreset.kernels.loops.passes import Cloud
 
-_LANCZOS_STEPS, _LOOKS = 40, 4  # steps at most; every so many, a look whether it is near enough
-_NEAR = 1e-5  # of the largest eigenvalue
+_SPARE_COMPONENTS = 4
+# Shares of the largest eigenvalue: how near an eigenvector must be, and what is rounding.
+_NEAR, _ROUNDING = 1e-5, 1e-12
 _PLAIN_RUNS = 3
 _PLAIN_STEPS = 10
 
@@ -23,7 +26,7 @@ def spectral_starts(problem: Problem, k: int, generator: np.random.Generator) ->
     Sharp kernels have many poor local optima, and seeds see single points only; the components see the whole. One alone
     may hold the clusters (two rings differ in one component, and vary more in two others).
     """
-    components = _principal_components(problem, k, generator)
+    components = principal_components(problem, k, generator)
     views = [components[:, :k], components[:, : k - 1], *np.split(components, components.shape[1], axis=1)]
     return [plain_k_means(np.ascontiguousarray(view), problem.weights, k, generator) for view in views]
 
@@ -56,40 +59,38 @@ def plain_k_means(
     return best
 
 
-def _principal_components(problem: Problem, k: int, generator: np.random.Generator) -> Floats:
-    """The k + 4 leading kernel principal components, shape (s, k + 4), by block Lanczos: near enough to start.
+def principal_components(problem: Problem, k: int, generator: np.random.Generator) -> Floats:
+    """Return the leading kernel principal components, shape (s, at most k + 4), up to a common factor.
 
-    Where clusters are chains of neighbours, as in a sharp normalized kernel, leading eigenvalues differ in the fourth
-    digit only: powers of the matrix alone would take thousands of steps, the space they span takes some tens.
+    They are eigenvectors of M = sqrt(w) G sqrt(w), with G the centered Gram matrix, which is -1/2 D centered on both
+    sides. Components that are zero up to rounding are left out: a linear kernel has as many as there are columns.
     """
-    share = problem.weights / problem.weights.sum()
-    root = np.sqrt(share)[:, np.newaxis]
+    from scipy.sparse.linalg import LinearOperator, eigsh  # slow to import, and executors never solve
 
-    def times(block: Floats) -> Floats:
-        """sqrt(w) (centered Gram matrix) sqrt(w) @ block, the Gram matrix being -1/2 of D centered on both sides."""
-        inner = root * block
-        inner -= share[:, np.newaxis] * inner.sum(axis=0)
-        outer = -0.5 * (problem.squared @ inner)
+    share = problem.weights / problem.weights.sum()
+    root = np.sqrt(share)
+    factor = -0.5 / problem.squared.max()  # clusters do not depend on the scale, and products stay within range
+
+    def multiply(vector: Floats) -> Floats:
+        """Return M @ vector."""
+        inner = root * vector
+        inner -= share * inner.sum()
+        outer = factor * (problem.squared @ inner)
         outer -= share @ outer
         product: Floats = root * outer
         return product
 
     s = len(share)
-    width = min(k + 4, s)
-    block = np.linalg.qr(generator.normal(size=(s, width)))[0]
-    basis = images = np.empty((s, 0))
-    for step in range(_LANCZOS_STEPS):
-        basis, images = np.hstack([basis, block]), np.hstack([images, times(block)])
-        is_last = step == _LANCZOS_STEPS - 1 or basis.shape[1] + width > s
-        if is_last or step % _LOOKS == _LOOKS - 1:
-            values, vectors = np.linalg.eigh(basis.T @ images)
-            vectors = vectors[:, -width:]
-            off = images @ vectors[:, -k:] - basis @ vectors[:, -k:] * values[-k:]
-            if is_last or np.linalg.norm(off, axis=0).max() < _NEAR * values[-1]:
-                break
-        block = images[:, -width:]
-        for _ in range(2):  # once leaves rounding behind that would bring the same vectors again
-            block = np.linalg.qr(block - basis @ (basis.T @ block))[0]
-    scores = basis @ vectors * np.sqrt(np.maximum(values[-width:], 0.0))
-    components: Floats = (scores / root)[:, ::-1]
+    start = multiply(generator.normal(size=s))
+    # ARPACK's tolerance is relative to each eigenvalue, and one that is zero never meets it. With about the largest
+    # eigenvalue added to all of them, it is relative to that.
+    shift = np.linalg.norm(multiply(start)) / np.linalg.norm(start)
+    shifted = LinearOperator((s, s), matvec=lambda v: multiply(v.ravel()) + shift * v.ravel(), dtype=np.float64)
+    # Since SciPy 1.17 eigsh draws from fresh entropy where the matrix has low rank, unless it gets a generator.
+    seeded = {"rng": generator} if "rng" in signature(eigsh).parameters else {}
+    count = min(k + _SPARE_COMPONENTS, s - 1)  # a centered matrix has rank s - 1 at most
+    values, vectors = eigsh(shifted, count, which="LA", v0=start, tol=_NEAR, **seeded)
+    values, vectors = values[::-1] - shift, vectors[:, ::-1]
+    kept = values > _ROUNDING * values[0]
+    components: Floats = vectors[:, kept] * np.sqrt(values[kept]) / root[:, np.newaxis]
     return components

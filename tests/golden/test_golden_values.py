@@ -15,6 +15,16 @@ def found():
     return values.compute()
 
 
+def renumbered(key, value):
+    """The value without the numbers of the clusters: `solve` numbers them as the best start happened to."""
+    if key == "label counts":
+        return sorted(value)
+    if key.endswith("labels"):
+        order = list(dict.fromkeys(value))  # by first appearance
+        return [order.index(label) for label in value]
+    return value
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_value_is_as_before(name, found):
     new, old = found[name], EXPECTED[name]
@@ -27,7 +37,10 @@ def test_a_value_is_as_before(name, found):
             assert new[key]["ids"] == old[key]["ids"]
             assert new[key]["weights"] == pytest.approx(old[key]["weights"], rel=1e-9)
         elif is_same or key == "error":
-            assert new[key] == pytest.approx(old[key], rel=1e-7, abs=1e-9)
+            values = new[key], old[key]
+            if name.startswith("kernel "):  # what comes from `solve`; models number their clusters by weight
+                values = tuple(renumbered(key, value) for value in values)
+            assert values[0] == pytest.approx(values[1], rel=1e-7, abs=1e-9)
 
 
 def test_all_values_are_compared(found):

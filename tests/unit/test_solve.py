@@ -12,7 +12,9 @@ from sklearn.cluster import KMeans
 
 from kernelcoreset import Coreset, DataError, Gaussian, Laplacian, Linear, Polynomial, SettingError, UserKernel
 from kernelcoreset.clustering.lloyd import descend_means
+from kernelcoreset.clustering.problem import prepare
 from kernelcoreset.clustering.solve import solve
+from kernelcoreset.clustering.starts import principal_components
 from kernelcoreset.clustering.weiszfeld import best_center
 from tests import naive_solve
 
@@ -217,6 +219,25 @@ def test_bad_settings():
         solve(coreset, 2, Linear(), start=[0, 1])
     with pytest.raises(DataError, match=r"`start` must hold labels from 0 to k - 1 \(1\); got 0 to 2"):
         solve(coreset, 2, Linear(), start=[0, 1, 2])
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Gaussian(sigma=1.0)], ids=repr)
+def test_components_are_those_of_the_dense_matrix_and_repeat(kernel):
+    generator = np.random.default_rng(5)
+    points, weights = generator.normal(size=(50, 2)), generator.exponential(size=50)
+    problem = prepare(Coreset(points, weights), kernel)
+    first, again = (principal_components(problem, 3, np.random.default_rng(1)) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    share = weights / weights.sum()
+    center = np.eye(50) - share
+    gram = center @ kernel.block(points, points) @ center.T
+    values, vectors = np.linalg.eigh(np.sqrt(share[:, None] * share) * gram)
+    count = first.shape[1]
+    assert count == (2 if kernel == Linear() else 7)  # the rank, or k + 4
+    expected = (vectors * np.sqrt(np.maximum(values, 0)) / np.sqrt(share)[:, None])[:, ::-1][:, :count]
+    scale = problem.squared.max() ** 0.5
+    for found, true in zip(first.T * scale, expected.T, strict=True):
+        np.testing.assert_allclose(found * np.sign(found @ true), true, atol=1e-4 * np.abs(true).max())
 
 
 def test_too_large_a_coreset_is_refused(monkeypatch):
