@@ -10,6 +10,7 @@ is the inner product of two such walks, so it is positive semidefinite without a
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,7 +37,8 @@ _PROBED = 32
 # Walks that start side by side meet far more often than all others, and would be clusters of their own.
 _CLIPPED_ABOVE = 0.99
 _CLIP_SAMPLE = 200_000
-_FEW_STEPS, _MANY_STEPS, _SPARE_COLUMNS, _GAP_SHARE = 24, 200, 8, 0.1
+_SUBSPACE_STEPS, _STEPS_PER_CHECK, _SPARE_COLUMNS, _GAP_SHARE = 24, 4, 8, 0.1
+_LOBPCG_STEPS, _NEAR = 40, 1e-4
 _MOST_EXACT = 1_000
 
 
@@ -140,15 +142,11 @@ def cluster_coreset(graph: Graph, coreset: GraphCoreset, k: int, n_init: int, ge
 
 
 def _spread_rows(vectors: Singles, k: int) -> Indices:
-    """Rows that are as orthogonal to each other as can be, by pivoted QR: one of each cluster where these are clear."""
-    left = np.array(vectors, dtype=np.float64)
-    rows = np.empty(k, dtype=np.int64)
-    for c in range(k):
-        lengths = np.square(left).sum(axis=1)
-        rows[c] = np.argmax(lengths)
-        direction = left[rows[c]] / np.sqrt(max(lengths[rows[c]], np.finfo(float).tiny))
-        left -= np.outer(left @ direction, direction)
-    return rows
+    """Return rows that are as orthogonal to each other as can be: one of each cluster if these are clear."""
+    from scipy.linalg import qr  # slow to import, and executors cluster no graphs
+
+    pivots: Indices = qr(vectors.T, mode="r", pivoting=True)[1]
+    return pivots[:k]
 
 
 def _nearest(points: Floats, centers: Floats) -> Labels:
@@ -178,25 +176,48 @@ def coreset_similarities(graph: Graph, coreset: GraphCoreset) -> Singles:
 def leading_vectors(matrix: Singles, count: int, generator: np.random.Generator) -> Singles:
     """Return the `count` eigenvectors of the largest eigenvalues of a symmetric matrix, shape (s, count).
 
-    Subspace iteration until the vectors are known to a tenth of their gap to the next; where they come too slowly and
-    the matrix is small, all eigenvectors at once.
+    A few steps of subspace iteration find them if the graph has clear clusters. Eigenvalues that lie close together
+    (chains, grids, components) take a better method: all at once for a small matrix, else LOBPCG. Both see every
+    vector of a repeated eigenvalue, as one for each component, which Lanczos from one vector does not.
     """
+    from scipy.linalg import eigh  # slow to import, and executors cluster no graphs
+
     s = len(matrix)
-    small = s <= _MOST_EXACT
     if count + _SPARE_COLUMNS < s:
-        block = generator.normal(size=(s, count + _SPARE_COLUMNS)).astype(np.float32)
-        for step in range(_FEW_STEPS if small else _MANY_STEPS):
-            block = np.linalg.qr(block)[0]
-            product = matrix @ block
-            if step % 4 == 3:
-                values, turn = np.linalg.eigh(block.T @ product)
-                values, turn = values[::-1], turn[:, ::-1]
-                vectors: Singles = block @ turn[:, :count]
-                residual = np.linalg.norm(product @ turn[:, :count] - vectors * values[:count], axis=0).max()
-                if residual <= _GAP_SHARE * (values[count - 1] - values[count]):
-                    return vectors
-            block = product
-        if not small:
-            return vectors
-    exact: Singles = np.linalg.eigh(matrix.astype(np.float64))[1][:, ::-1][:, :count].astype(np.float32)
-    return exact
+        block, is_near = _iterate_subspace(matrix, count, generator)
+        if is_near:
+            return block[:, :count]
+        if s > _MOST_EXACT:
+            return _refine(matrix, block)[:, :count]
+    # In double precision: a repeated eigenvalue leaves nothing else to tell its vectors from their neighbours.
+    _, exact = eigh(matrix.astype(np.float64), subset_by_index=(s - count, s - 1), check_finite=False)
+    vectors: Singles = exact[:, ::-1].astype(np.float32)
+    return vectors
+
+
+def _iterate_subspace(matrix: Singles, count: int, generator: np.random.Generator) -> tuple[Singles, bool]:
+    """Approximate eigenvectors, a few more than `count`, and whether the first are known to a tenth of their gap."""
+    block = generator.normal(size=(len(matrix), count + _SPARE_COLUMNS)).astype(np.float32)
+    for step in range(1, _SUBSPACE_STEPS + 1):
+        block = np.linalg.qr(block)[0]
+        product = matrix @ block
+        if step % _STEPS_PER_CHECK == 0:
+            values, turn = np.linalg.eigh(block.T @ product)
+            values, turn = values[::-1], turn[:, ::-1]
+            vectors: Singles = block @ turn
+            residuals = np.linalg.norm(product @ turn - vectors * values, axis=0)[:count]
+            if residuals.max() <= _GAP_SHARE * (values[count - 1] - values[count]):
+                return vectors, True
+        block = product
+    return vectors, False
+
+
+def _refine(matrix: Singles, block: Singles) -> Singles:
+    """Better eigenvectors from approximate ones."""
+    from scipy.sparse.linalg import lobpcg
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns if it ends before the tolerance; nearer than before is enough here
+        values, vectors = lobpcg(matrix, block, largest=True, tol=_NEAR, maxiter=_LOBPCG_STEPS)
+    refined: Singles = vectors[:, np.argsort(-values)].astype(np.float32, copy=False)
+    return refined

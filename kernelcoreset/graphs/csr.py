@@ -35,56 +35,23 @@ class Rows(NamedTuple):
 # --- making and checking a graph --------------------------------------------------------------------------------------
 
 
-@compiled()
 def rows_of_edges(source: Indices, target: Indices, weights: Floats, n: int) -> Rows:
-    """Both directions of every edge, counted into rows; a loop is one entry."""
-    starts = np.zeros(n + 1, dtype=np.int64)
-    for e in range(len(source)):
-        starts[source[e] + 1] += 1
-        if source[e] != target[e]:
-            starts[target[e] + 1] += 1
-    for i in range(n):
-        starts[i + 1] += starts[i]
-    place = starts[:-1].copy()
-    indices = np.empty(starts[n], dtype=np.int32)
-    data = np.empty(starts[n])
-    for e in range(len(source)):
-        i, j = source[e], target[e]
-        indices[place[i]] = j
-        data[place[i]] = weights[e]
-        place[i] += 1
-        if i != j:
-            indices[place[j]] = i
-            data[place[j]] = weights[e]
-            place[j] += 1
-    return Rows(starts, indices, data)
+    """Return the symmetric matrix of an edge list: every edge in both directions, sorted, duplicates summed."""
+    from scipy.sparse import csr_array  # slow to import, and executors make no graphs
+
+    low, high = np.minimum(source, target).astype(np.int32), np.maximum(source, target).astype(np.int32)
+    # Each pair is summed once and then mirrored, so that rounding cannot make the matrix asymmetric.
+    upper = csr_array((np.where(low == high, 0.5 * weights, weights), (low, high)), shape=(n, n))
+    matrix = upper + upper.T.tocsr()
+    return Rows(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False), matrix.data)
 
 
-@compiled()
-def turned(starts: Indices, columns: Nodes, values: NDArray[Any], n: int) -> tuple[Indices, Nodes, NDArray[Any]]:
-    """Starts, row numbers and values of n columns, each sorted by row, of a matrix given row by row."""
-    own = np.zeros(n + 1, dtype=np.int64)
-    for e in range(len(columns)):
-        own[columns[e] + 1] += 1
-    for i in range(n):
-        own[i + 1] += own[i]
-    place = own[:-1].copy()
-    indices = np.empty(len(columns), dtype=np.int32)
-    data = np.empty(len(columns), dtype=values.dtype)
-    for i in range(len(starts) - 1):
-        for e in range(starts[i], starts[i + 1]):
-            p = place[columns[e]]
-            place[columns[e]] += 1
-            indices[p] = i
-            data[p] = values[e]
-    return own, indices, data
+def transpose(starts: Indices, columns: Nodes, values: NDArray[Any], n: int) -> tuple[Indices, Nodes, NDArray[Any]]:
+    """Return starts, row numbers and values of the n columns, each sorted by row, of a matrix given by rows."""
+    from scipy.sparse import csr_array  # slow to import, and executors make no graphs
 
-
-@compiled()
-def transpose(rows: Rows) -> Rows:
-    """The transposed square matrix; its rows come out sorted."""
-    starts, indices, data = turned(rows.starts, rows.indices, rows.data, len(rows.starts) - 1)
-    return Rows(starts, indices, data)
+    by_column = csr_array((values, columns, starts), shape=(len(starts) - 1, n)).tocsc()
+    return by_column.indptr.astype(np.int64), by_column.indices.astype(np.int32, copy=False), by_column.data
 
 
 @compiled()

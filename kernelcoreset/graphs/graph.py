@@ -90,9 +90,7 @@ class Graph:
                 "Give a larger n, or number the nodes from 0 (np.unique(..., return_inverse=True) does)."
             )
         _refuse_count(nodes)
-        rows = loops.rows_of_edges(*ends, np.require(values, requirements=["C", "W"]), nodes)
-        # The transposed rows of a symmetric matrix are its own, sorted: whatever the order of the edges, one graph.
-        return _finish(loops.transpose(rows))
+        return _finish(loops.rows_of_edges(ends[0], ends[1], values, nodes))
 
     @staticmethod
     def from_matrix(matrix: Any) -> Graph:
@@ -123,7 +121,8 @@ class Graph:
         _refuse_count(shape[0])
         graph = _finish(rows)
         if not loops.looks_symmetric(graph.rows):
-            i, j = loops.first_difference(loops.transpose(graph.rows), graph.rows, _TOLERANCE)
+            mirrored = Rows(*loops.transpose(*graph.rows, graph.n))
+            i, j = loops.first_difference(mirrored, graph.rows, _TOLERANCE)
             if i >= 0:
                 raise DataError(
                     f"The matrix of a graph must be symmetric; entries ({i}, {j}) and ({j}, {i}) differ. "
@@ -201,22 +200,21 @@ def check_labels(labels: ArrayLike, graph: Graph) -> NDArray[np.int64]:
 
 def as_rows(matrix: Any, name: str) -> tuple[Rows, tuple[int, int]]:
     """Return a sparse matrix or an array as compressed rows, and its shape; values are not checked yet."""
-    if hasattr(matrix, "tocsr") and getattr(matrix, "format", "") != "csr":
+    if not hasattr(matrix, "indptr") and not hasattr(matrix, "tocsr"):
+        from scipy.sparse import csr_array  # slow to import, and executors make no graphs
+
+        dense = as_numeric(matrix, name)
+        if dense.ndim != 2:
+            raise DataError(f"`{name}` must have two dimensions; got shape {dense.shape}.")
+        matrix = csr_array(dense)
+    elif getattr(matrix, "format", "csr") != "csr" or not hasattr(matrix, "indptr"):
         matrix = matrix.tocsr()
-    if hasattr(matrix, "indptr"):
-        data = as_numeric(matrix.data, name)
-        rows = Rows(
-            np.require(matrix.indptr, np.int64, ["C", "W"]),
-            np.require(matrix.indices, np.int32, ["C", "W"]),
-            np.require(data, np.float64, ["C", "W"]),
-        )
-        return rows, (int(matrix.shape[0]), int(matrix.shape[1]))
-    dense = as_numeric(matrix, name)
-    if dense.ndim != 2:
-        raise DataError(f"`{name}` must have two dimensions; got shape {dense.shape}.")
-    starts = np.concatenate([[0], np.cumsum(np.count_nonzero(dense, axis=1))]).astype(np.int64)
-    row, column = np.nonzero(dense)
-    return Rows(starts, column.astype(np.int32), dense[row, column].copy()), (dense.shape[0], dense.shape[1])
+    rows = Rows(
+        np.require(matrix.indptr, np.int64, ["C", "W"]),
+        np.require(matrix.indices, np.int32, ["C", "W"]),
+        np.require(as_numeric(matrix.data, name), np.float64, ["C", "W"]),
+    )
+    return rows, (int(matrix.shape[0]), int(matrix.shape[1]))
 
 
 def check_rows(rows: Rows, n: int) -> tuple[Floats, Floats, bool]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, Nodes, Rows, ShortLabels, turned
+from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, Nodes, Rows, ShortLabels, transpose
 from kernelcoreset.kernels.jit import compiled
 
 Singles = NDArray[np.float32]
@@ -79,11 +79,9 @@ def walk(rows: Rows, degrees: Floats, nodes: Indices, hops: int, lazy: bool) -> 
     return Walks(starts, ends[:fill], masses[:fill])
 
 
-@compiled()
 def meetings(walks: Walks, n: int) -> Walks:
-    """The same masses node by node: row i names the walks that end at node i."""
-    starts, walkers, masses = turned(walks.starts, walks.nodes, walks.masses, n)
-    return Walks(starts, walkers, masses)
+    """Return the same masses by node: row i names the walks that end at node i, in rising order."""
+    return Walks(*transpose(*walks, n))
 
 
 @compiled()
