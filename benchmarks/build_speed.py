@@ -1,7 +1,7 @@
 """Time and memory of build_coreset, against its own kernel evaluations alone.
 
 Run from the project's root: python benchmarks/build_speed.py --data DIR
-Each size runs in a process of its own, so that its peak of resident memory is its own.
+Each size runs in a separate process, so that its peak of resident memory can be measured.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def peak_bytes() -> int:
 
 
 def evaluations_alone(points: np.ndarray, kernel: Gaussian, count: int) -> float:
-    """Return the seconds that `count` squared distances a point take, with nothing done to them."""
+    """Return the seconds that `count` squared distances per point take, with nothing done to them."""
     columns = as_columns(points)
     rows = np.ascontiguousarray(points[:count])
     compiled = evaluator_of(kernel)
@@ -88,10 +88,10 @@ def main() -> None:
         )
     about = (
         f"`build_coreset` of Twitter-like points (n x 2), Gaussian sigma=50, k={K}, N={SIZE}, one core, best of "
-        f"{REPEATS}; beside it its {4 * K} kernel evaluations a point alone, in turns with it; and the peak of "
-        "resident memory beyond the input."
+        f"{REPEATS}. Evaluations alone are its {4 * K} kernel evaluations per point, measured in turns with it. Bytes "
+        "per point are the peak of resident memory beyond the input."
     )
-    header = ["points", "build", "a point", "evaluations alone", "build / evaluations", "bytes a point"]
+    header = ["points", "build", "per point", "evaluations alone", "build / evaluations", "bytes per point"]
     tables.write_results(options.out, "Speed and memory of build_coreset", [about, tables.table(header, rows)])
 
 

@@ -1,8 +1,8 @@
 """Small versions of the committed ratios, on generated data, in under five minutes on a quiet machine.
 
-Every figure is a ratio of two things measured in this run, and larger is better. `check` prints each beside the one in
-docs/results/check.md and marks what is more than 20 % worse. Only public names are used, so that an older version of
-the package can be measured with the same file.
+Every figure is a ratio of two times or errors of this run, and larger is better. `check` prints each one next to that
+of docs/results/check.md and marks those that are more than 20 % worse. It uses only public names, so that the same file
+can measure an older version of the package.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Figure = tuple[str, float]
 
 
 def run(only: list[str] | None = None, write: bool = False) -> int:
-    """Measure, print the table and return 1 where a figure is more than 20 % worse than the committed one."""
+    """Measure and print the table; return 1 if a figure is more than 20 % worse than the committed one."""
     committed = read_committed()
     rows, worse = [], 0
     for group, measure in GROUPS.items():
@@ -76,7 +76,7 @@ def read_committed() -> dict[str, float]:
 
 
 def faster(slow: Callable[[], object], fast: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Return how many times faster `fast` is, the median over turns; both run once before, to compile."""
+    """Return how many times faster `fast` is: the median over `repeats`, after one call of each to compile."""
     slow(), fast()
     ratios = []
     for _ in range(repeats):
@@ -129,7 +129,7 @@ def labels() -> Iterator[Figure]:
 
 
 def build() -> Iterator[Figure]:
-    """The kernel evaluations of a build (4k pivots a point) over the build itself."""
+    """The kernel evaluations of a build (4k pivots per point) over the build itself."""
     kernel = Gaussian(sigma=3.0)
     for d in (2, 10):
         points = blobs(1_000_000, d)
@@ -215,7 +215,7 @@ def store() -> Iterator[Figure]:
 
 
 def scan() -> Iterator[Figure]:
-    """A pass of Spark that only sums over `fit`, and a pass that only copies over `transform`."""
+    """A Spark pass that only sums, over `fit`; and a pass that only copies, over `transform`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     from pyspark.sql import SparkSession

@@ -51,7 +51,7 @@ class Measured:
             for kind, count in kinds.items()
         }
         self.truth = {kind: center_set_costs(points, sets, kernel) for kind, sets in self.sets.items()}
-        # Centers that are no data points: those of clusterings found on coresets of other draws.
+        # Centers that are not data points: those of clusterings found on coresets of other draws.
         self.fitted = [
             KernelKMeansModel.fit_coreset(build_coreset(points, K, kernel, 300, seed=1000 + i), K, kernel, n_init=1)
             for i in range(FITTED)
@@ -84,8 +84,8 @@ def geometric_mean(values: list[float]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with the Parquet files")
-    parser.add_argument("--draws", type=int, default=20, help="coresets a cell, ordered and tree (20)")
-    parser.add_argument("--baseline-draws", type=int, default=100, help="coresets a cell, uniform and iid (100)")
+    parser.add_argument("--draws", type=int, default=20, help="coresets per cell, ordered and tree (20)")
+    parser.add_argument("--baseline-draws", type=int, default=100, help="coresets per cell, uniform and iid (100)")
     parser.add_argument("--center-sets", type=int, default=500, help="center sets of the paper's measure (500)")
     parser.add_argument("--out", type=Path, default=Path("docs/results/coreset_error.md"))
     options = parser.parse_args()
@@ -108,7 +108,7 @@ def main() -> None:
     about = (
         f"Largest relative error of the cost over center sets of k={K}, mean of {options.draws} coresets "
         f"(uniform and iid, whose errors vary more: {options.baseline_draws}). The tree has {LEAVES} leaves "
-        "of up to 4N points. Census is standardised, its Gaussian as wide as the median distance."
+        "of up to 4N points. Census is standardised, and sigma of its Gaussian is the median distance."
     )
     tables.write_results(options.out, "Error of coresets", [about, *report(results)])
 

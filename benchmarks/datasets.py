@@ -1,4 +1,4 @@
-"""Real data sets for the benchmarks, read from a folder the user names; none of them is part of the project."""
+"""Real data sets for the benchmarks, read from a folder that the user names (docs/data.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAPER_KERNELS: dict[str, tuple[Kernel, Kernel]] = {
 
 
 def load(folder: Path, name: str) -> np.ndarray:
-    """Return all rows of one data set as float64 of shape (n, d): raw scale, but Census standardised."""
+    """Return all rows of one data set as float64 of shape (n, d): raw scale, except Census, which is standardised."""
     try:
         return data.load(folder, name, most_rows=None).points
     except DataError as error:
@@ -27,7 +27,7 @@ def load(folder: Path, name: str) -> np.ndarray:
 
 
 def pairs(folder: Path) -> list[tuple[str, np.ndarray, Kernel]]:
-    """Return the six pairs of the paper's Figure 1 that can be had: name, points, kernel."""
+    """Return the six pairs of the paper's Figure 1 without Census: name, points, kernel."""
     found = []
     for name, kernels in PAPER_KERNELS.items():
         points = load(folder, name)
@@ -41,7 +41,7 @@ def twitter_like(folder: Path, n: int, seed: int = 0) -> np.ndarray:
 
 
 def median_distance(points: np.ndarray, seed: int = 0) -> float:
-    """Return the median distance between points of a sample: the usual choice of a Gaussian's sigma."""
+    """Return the median distance between points of a sample: the usual sigma of a Gaussian."""
     sample = points[np.random.default_rng(seed).integers(len(points), size=1_000)]
     squared = ((sample[:, None, :] - sample[None, :, :]) ** 2).sum(axis=2)
     return float(np.sqrt(np.median(squared[np.triu_indices(len(sample), 1)])))

@@ -59,7 +59,7 @@ def build_all(store: CoresetStore, days: dict[str, Callable[[], np.ndarray]]) ->
 
 
 def write_day(folder: Path, name: str, rows: np.ndarray) -> Callable[[], np.ndarray]:
-    """Write a day as a Parquet file and return what reads it."""
+    """Write a day as a Parquet file and return a function that reads it."""
     path = folder / f"{name}.parquet"
     pq.write_table(pa.table({"longitude": rows[:, 0], "latitude": rows[:, 1]}), path)
 
@@ -88,7 +88,7 @@ class Errors:
         self.truth = {kind: center_set_costs(rows, sets, KERNEL) for kind, sets in self.sets.items()}
 
     def measure_single(self, rows: np.ndarray, draws: int) -> None:
-        """Measure what all others are compared with: coresets of the same rows at once."""
+        """Measure the baseline: coresets of the same rows built at once."""
         self.single = [self(build_coreset(rows, K, KERNEL, SIZE, seed=10_000 + seed)) for seed in range(draws)]
 
     def __call__(self, coreset: Coreset) -> list[float]:
@@ -134,8 +134,8 @@ def costs_of_changes(folder: Path, days: list[np.ndarray], more: list[np.ndarray
         )
     about = (
         f"A full build of the store from {len(days)} daily Parquet files with {sum(map(len, days)):,} rows in all "
-        f"takes {full:.2f} s: reading, leaves, one commit, the result. One coreset of all rows at once, nothing kept, "
-        f"takes {single:.2f} s with reading. A change (reading the day, its leaf, a durable commit) and the "
+        f"takes {full:.2f} s: reading, leaves, one commit, the result. One coreset of all rows at once, without a "
+        f"store, takes {single:.2f} s with reading. A change (reading the day, its leaf, a durable commit) and the "
         f"result after it, medians of {len(more)}:"
     )
     header = ["", "change", "result", "change / full build", "change and result / full build", "both / at once"]
@@ -143,7 +143,7 @@ def costs_of_changes(folder: Path, days: list[np.ndarray], more: list[np.ndarray
 
 
 def live_through_a_year(store: CoresetStore, days: list[np.ndarray], restated: dict[int, np.ndarray]) -> None:
-    """Daily adds, the restatements soon after their days, expiries once the year is half over; a result every week."""
+    """Daily adds, restatements soon after their days, expiries in the second half of the year; a result every week."""
     for i, rows in enumerate(days):
         store.add(key_of(i), rows)
         if i - 7 in restated:
@@ -178,8 +178,8 @@ def after_a_year(
         kept.append(errors(result))
     errors.measure_single(rows, draws)
     about = (
-        f"{DAYS} daily adds, {RESTATED} restatements and {EXPIRED} expiries, each a commit of its own, with a result "
-        f"every week, took {seconds:.1f} s. The result equals, byte by byte, that of a fresh store of what is left "
+        f"{DAYS} daily adds, {RESTATED} restatements and {EXPIRED} expiries, each in a separate commit, with a result "
+        f"every week, took {seconds:.1f} s. The result equals, byte by byte, that of a new store of the remaining rows "
         f"({len(rows):,} rows). After vacuum ({removed} files removed) the store has {len(files)} files, "
         f"{sum(files) / 1e6:.0f} MB.\n\n{ABOUT_ERRORS}, mean of {draws} seeds ± its standard error:"
     )
@@ -231,9 +231,9 @@ def long_stream(rows: np.ndarray, errors: Errors, draws: int) -> str:
             tree.partial_fit(batch)
         streamed.append(errors(tree.tree_.result()))
     about = (
-        f"`StreamingKernelKMeans`, {len(batches):,} micro-batches of {BATCH:,} rows, each taken in and then labelled, "
-        f"clusters found anew every {REFIT} batches: {len(rows) / (sum(taken) + sum(labelled)):,.0f} rows/s. Memory is "
-        "that of the whole process, with all rows of this benchmark."
+        f"`StreamingKernelKMeans`, {len(batches):,} micro-batches of {BATCH:,} rows, each added and then labelled, "
+        f"clusters found again every {REFIT} batches: {len(rows) / (sum(taken) + sum(labelled)):,.0f} rows/s. Memory "
+        "is that of the whole process, with all rows of this benchmark."
     )
     header = ["batches", "take in, mean", "slowest (with a fit)", "label, mean", "rows/s", "memory at the end"]
     return (

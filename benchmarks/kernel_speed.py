@@ -1,4 +1,4 @@
-"""Kernel evaluations a second on one core, beside the same loop in C and in numpy.
+"""Kernel evaluations per second on one core, compared with the same loop in C and in numpy.
 
 Run from the project's root: python benchmarks/kernel_speed.py
 The C loops are compiled on the spot with `gcc -O3 -march=native -ffast-math`, once over rows and once over columns
@@ -105,7 +105,7 @@ def compile_c(folder: Path, term: str, finish: str) -> ctypes.CDLL:
 
 
 def best_times(functions: list[Callable[[], object]], seconds: float) -> list[float]:
-    """Return the fastest time of each function, taking turns so that a busy moment hits all alike."""
+    """Return the fastest time of each function, taking turns so that other work on the machine affects all."""
     best = [np.inf] * len(functions)
     for function in functions:
         function()
@@ -119,7 +119,7 @@ def best_times(functions: list[Callable[[], object]], seconds: float) -> list[fl
 
 
 def measure(kernel: Kernel, library: ctypes.CDLL, numpy_form: Callable, d: int, seconds: float) -> list[float]:
-    """Return million evaluations a second: ours, C over columns, C over rows, numpy."""
+    """Return million evaluations per second: ours, C over columns, C over rows, numpy."""
     pivots = 8
     points = np.random.default_rng(0).normal(size=(N, d))
     columns, rows = np.ascontiguousarray(points.T), np.ascontiguousarray(points[:pivots])
@@ -166,7 +166,7 @@ def main() -> None:
     tables.write_results(
         options.out,
         "Kernel evaluations",
-        [f"Million evaluations a second, float64, one core, {N:,} points.", tables.table(header, rows)],
+        [f"Million evaluations per second, float64, one core, {N:,} points.", tables.table(header, rows)],
     )
 
 

@@ -1,8 +1,7 @@
 """Labels through certified compression, against direct evaluation of every point with the same compiled loop.
 
 Run from the project's root: python benchmarks/labelling.py --data DIR
-Both ways take turns on slices of the points, and what is compared is processor time, so that other work on the machine
-weighs on both alike.
+Both take turns on slices of the points, and processor time is compared, so that other work on the machine affects both.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kernelcoreset.labelling.centers import ACCURACY, LABELS_ONLY, Centers
 K, SIZE = 5, 1000
 SLICE = 100_000
 HEADER = (
-    "data", "d", "points", "kernel", "s", "landmarks", "certified", "labels different", "direct, ns a point",
+    "data", "d", "points", "kernel", "s", "landmarks", "certified", "labels different", "direct, ns per point",
     "label: times faster", "required", "largest error of d2 (bound)", "predict: landmarks", "predict: times faster",
 )  # fmt: skip
 

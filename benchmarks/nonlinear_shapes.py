@@ -83,11 +83,11 @@ def main() -> None:
             print(*rows[-1], file=sys.stderr, flush=True)
     about = (
         f"{N:,} points, k = 2, a coreset of {SIZE:,} points, {SEEDS} seeds; adjusted Rand index of all points against "
-        "the truth. Asked: at least 0.99 with a fitting kernel. The last column is the cost found over the cost of the "
-        "true clusters (largest of the seeds): below 1 means that the truth is not what this kernel's objective asks "
-        "for on the coreset, so no solver of it would choose the shape."
+        "the truth. Required: at least 0.99 with a fitting kernel. The last column is the cost found over the cost of "
+        "the true clusters (largest of the seeds): below 1 means that other clusters have a lower cost than the true "
+        "ones, so a better solver would not find the shape either."
     )
-    honest = (
+    limits = (
         "What kernel k-means cannot do: follow the long thin arms of a spiral with a kernel of distance alone. A wide "
         "one sees a disc and cuts across it; a narrow one sees only nearest neighbours, and partitions that have "
         "nothing to do with the arms cost less than the arms, or the same within 0.2 % (a Gaussian of width near 0.1): "
@@ -96,7 +96,7 @@ def main() -> None:
         "small; at 0.3 the truth and a cut through the outer ring cost nearly the same, and seeds differ."
     )
     header = ["shape", "kernel", "plain k-means", "kernel k-means, worst", "best", "cost / cost of the truth"]
-    tables.write_results(options.out, "Shapes that are not round", [about, tables.table(header, rows), honest])
+    tables.write_results(options.out, "Shapes that are not round", [about, tables.table(header, rows), limits])
 
 
 def partition_cost(coreset: Coreset, labels: np.ndarray, kernel: Kernel) -> float:

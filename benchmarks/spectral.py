@@ -1,4 +1,4 @@
-"""Spectral clustering of points beside scikit-learn's: time, normalized cut, growth with n, and shapes.
+"""Spectral clustering of points compared with scikit-learn's: time, normalized cut, growth with n, and shapes.
 
 Run from the project's root: python benchmarks/spectral.py --data DIR
 On one core: set OMP_NUM_THREADS, OPENBLAS_NUM_THREADS and NUMBA_NUM_THREADS to 1. Takes about ten minutes.

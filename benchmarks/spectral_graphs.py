@@ -1,4 +1,4 @@
-"""Graphs: adjusted Rand index and time of GraphClustering beside coreset-sc and scikit-learn.
+"""Graphs: adjusted Rand index and time of GraphClustering, compared with coreset-sc and scikit-learn.
 
 Run from the project's root: python benchmarks/spectral_graphs.py
 Needs the package coreset-sc (pip install coreset-sc), which nothing else in the project needs.
@@ -145,10 +145,10 @@ def main() -> None:
     sections += [compare(small(0.5, 0.0066), 20, [*few, whole, learn])]
     sections += ["## Two rings, 2,000 points, 10 nearest neighbours"]
     sections += [compare(rings, 2, [*few, ("coreset-sc, ratio 0.5", theirs(0.5), SEEDS), whole, learn])]
-    sections += ["## 1,000,000 nodes, 20 blocks, 0.0003 within (15 edges a node) and 5.26e-6 between (5 a node)"]
+    sections += ["## 1,000,000 nodes, 20 blocks, 0.0003 within (15 edges per node) and 5.26e-6 between (5 per node)"]
     big = [few[0], few[1], ("coreset-sc, ratio 0.1", theirs(0.1), 1), (whole[0], whole[1], 1)]
     sections += [compare(same_graph(1_000_000, 20, 0.0003, 5.0 / 950_000), 20, big)]
-    tables.write_results(options.out, "Graphs: beside coreset-sc and scikit-learn", sections)
+    tables.write_results(options.out, "Graphs: compared with coreset-sc and scikit-learn", sections)
 
 
 ABOUT = (

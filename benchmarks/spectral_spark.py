@@ -1,4 +1,4 @@
-"""Spectral clustering on Spark at the size of the paper's Twitter data, beside the plain pipeline in the same run.
+"""Spectral clustering on Spark at the size of the paper's Twitter data, compared with the plain pipeline.
 
 Run from the project's root: python benchmarks/spectral_spark.py --data DIR --scratch DIR
 """

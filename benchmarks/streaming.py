@@ -1,7 +1,7 @@
-"""Structured Streaming over many micro-batches: rows a second, time of a batch and memory from first to last, error.
+"""Structured Streaming over many micro-batches: rows per second, time per batch, memory over time, error.
 
 Run from the project's root: python benchmarks/streaming.py --data DIR --measured FILE
-The stream is a folder of Parquet files, one a micro-batch, taken in by the job itself. What was measured goes to FILE
+The stream is a folder of Parquet files, one per micro-batch, read by the job itself. What was measured goes to FILE
 (--only-measure ends there); where it is there already, only the errors are worked out, and the table written.
 """
 

@@ -1,4 +1,4 @@
-"""The whole pipeline at the size of the paper's Twitter data, beside bare passes of Spark and beside MLlib's k-means.
+"""The whole pipeline at the size of the paper's Twitter data, compared with bare Spark passes and MLlib's k-means.
 
 Run from the project's root: python benchmarks/twitter_scale.py --data DIR --scratch DIR
 All in one Spark session on local[2]; ratios are between things measured in this one run.
@@ -39,7 +39,7 @@ DRAWS = 5
 
 
 def write_data(data: Path, folder: Path, rows: int) -> None:
-    """Write Twitter-like rows as Parquet, one row group a file."""
+    """Write Twitter-like rows as Parquet, one row group per file."""
     if folder.exists():
         return
     folder.mkdir(parents=True)
@@ -230,7 +230,7 @@ def main() -> None:
         ("whole job", job_total, "MLlib KMeans(k=5) fit, transform, write", mllib_total, "at most 0.4x"),
     ]
     speed = tables.table(
-        ["what", "seconds", "beside", "seconds", "ratio", "required"],
+        ["what", "seconds", "compared with", "seconds", "ratio", "required"],
         [
             [what, f"{own:.1f}", beside, f"{other:.1f}", f"{own / other:.2f}x", required]
             for what, own, beside, other, required in compared

@@ -1,4 +1,4 @@
-"""Beyond the paper: other ways to cluster with a kernel at scale, on the same axes, time against cost on all points."""
+"""Beyond the paper: other ways to cluster many points with a kernel, compared by time and cost on all points."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kernelcoreset.kernels.kernel import Kernel
 K = 5
 SETS = ("adult", "bank", "twitter")
 LARGE = "twitter-like"
-"""More rows than the matrix of all distances would fit for: tweets drawn again, with a little noise."""
+"""Too many rows for the matrix of all distances: tweets drawn again, with a little noise."""
 SCALE = "twitter-like, Spark"
 FULL = "kernel k-means, all points"
 SAMPLES = ("coreset", "uniform sample")
-"""Their points cost less than a feature or landmark does, of which fewer are tried."""
+"""A point of these costs less than a feature or landmark, so more of them are tried."""
 METHODS: dict[str, rivals.Method] = {
     "coreset": rivals.by_coreset,
     "uniform sample": rivals.by_uniform_sample,
@@ -36,7 +36,7 @@ METHODS: dict[str, rivals.Method] = {
 }
 KEYS = ("data", "kernel", "method", "size", "runs", "n")
 VALUES = ("seconds", "cost_mean", "cost_least", "cost_most")
-_MEASURED = 20_000  # rows on which the cost of labels is evaluated exactly: it takes their number squared
+_MEASURED = 20_000  # rows for the exact cost of labels, which takes time quadratic in their number
 
 
 def run(plan: Plan) -> Table:
@@ -65,7 +65,7 @@ def run(plan: Plan) -> Table:
         return measure_method(METHODS[key["method"]], points[key["data"]], kernels[key["data"]], key)
 
     if any(cell not in table for cell in cells):
-        for warm in METHODS.values():  # everything loaded before anything is timed
+        for warm in METHODS.values():  # everything compiled and loaded before it is timed
             warm(points["twitter"][:500], K, prepared["twitter"].kernels["Gaussian"], 50, 0)
     run_cells("Alternatives", table, cells, measure, until=plan.until)
     if plan.with_spark:
@@ -74,13 +74,13 @@ def run(plan: Plan) -> Table:
 
 
 def measure_method(method: rivals.Method, points: Floats, kernel: Kernel, key: Mapping[str, Any]) -> Row:
-    """Return the mean seconds of the processor from points to labels, and the exact costs of the partitions."""
+    """Return the mean processor seconds from points to labels, and the exact costs of the partitions."""
     seconds, costs = [], []
     for seed in range(key["runs"]):
         begin = time.process_time()
         labels = method(points, K, kernel, key["size"], seed)
         seconds.append(time.process_time() - begin)
-        # Of more rows than that, the first: they were drawn at random, and are the same for every method.
+        # The first rows are a random sample, and the same for every method.
         costs.append(rivals.partition_cost(points[:_MEASURED], labels[:_MEASURED], kernel))
     return _row(seconds, costs)
 
@@ -95,7 +95,7 @@ def _row(seconds: list[float], costs: list[float]) -> Row:
 
 
 def _at_scale(plan: Plan, table: Table, tweets: data.Prepared) -> None:
-    """MLlib's k-means on random features beside the coreset through Spark, on as many rows as time allows."""
+    """Compare MLlib's k-means on random features with the coreset, both on Spark."""
     sizes = {"ours, Spark": 1000, "MLlib on random features": plan.mllib_features}
     cells = {
         method: Cell(

@@ -1,4 +1,4 @@
-"""Cells of an experiment: a finished one is a row of a CSV file, so that a run that was stopped goes on from there."""
+"""Cells of an experiment: a finished cell is a row of a CSV file, so that a stopped run can be resumed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _BAR = 24
 
 @dataclass(frozen=True)
 class Cell:
-    """One thing to measure: what it is, and how much work beside the others."""
+    """One thing to measure: its key, and its share of the work."""
 
     key: Mapping[str, Any]
     effort: float = 1.0
 
 
 class OutOfTime(Exception):  # noqa: N818
-    """The time given is over, and cells are left for another run."""
+    """The time limit is reached, and cells are left for another run."""
 
 
 class Table:
@@ -47,11 +47,11 @@ class Table:
         if not lines or tuple(lines[0]) != self.columns:
             raise FormatError(
                 f"{self.path} must have the columns {', '.join(self.columns)}; it is from another version. Remove it "
-                "to measure afresh."
+                "to measure again."
             )
         whole = [line for line in lines[1:] if len(line) == len(self.columns)]
         self.rows = [dict(zip(self.columns, map(_value, line), strict=True)) for line in whole]
-        if len(whole) < len(lines) - 1:  # stopped in the middle of a line: without it, the next row stands alone
+        if len(whole) < len(lines) - 1:  # the run stopped in the middle of a line: remove it
             self._write_all()
 
     def _write_all(self) -> None:
@@ -65,7 +65,7 @@ class Table:
         return tuple(str(_value(str(row[name]))) for name in self.keys)
 
     def add(self, row: Row) -> None:
-        """Append a finished cell, at once."""
+        """Append a finished cell and write it to the file."""
         self.rows.append({name: _value(_text(row[name])) for name in self.columns})
         if not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def _value(text: str) -> Any:
 
 
 class Progress:
-    """A bar with the time left, on a terminal in one line, in a log a line a cell."""
+    """A progress bar with the time left: one line on a terminal, one line per cell in a log."""
 
     def __init__(self, name: str, efforts: Sequence[float], done: float, stream: TextIO | None = None) -> None:
         self.name, self.total, self.done = name, sum(efforts) + done, done
@@ -101,7 +101,7 @@ class Progress:
         self.stream = sys.stderr if stream is None else stream
 
     def step(self, effort: float, what: str) -> None:
-        """Tell of one more finished cell."""
+        """Show one more finished cell."""
         self.done += effort
         elapsed = time.monotonic() - self.begin
         left = elapsed * (self.total - self.done) / max(self.done - self.before, 1e-9)
@@ -125,31 +125,31 @@ def run_cells(
     processes: int = 1,
     until: float = math.inf,
 ) -> None:
-    """Measure every cell that the table has not yet; `measure` gives the values of one.
+    """Measure every cell that the table does not have yet.
 
     Parameters
     ----------
     name : str
-        What the progress bar calls it.
+        Name shown by the progress bar.
     table : Table
     cells : sequence of Cell
     measure : callable
         From a key to the measured values; with several processes it must be importable by name.
     processes : int
-        How many cells at once; 1 where time is measured.
+        Number of cells measured at once; 1 if time is measured.
     until : float
-        When to begin no further cell, by `time.monotonic`; raises OutOfTime if any is left then.
+        Start no cell after this time of `time.monotonic`; raises OutOfTime if cells are left.
     """
     todo = [cell for cell in cells if cell not in table]
     done = sum(cell.effort for cell in cells) - sum(cell.effort for cell in todo)
     progress = Progress(name, [cell.effort for cell in todo], done)
-    begun = itertools.takewhile(lambda _: time.monotonic() < until, todo)
-    for cell, values in _measured(begun, measure, processes):
+    started = itertools.takewhile(lambda _: time.monotonic() < until, todo)
+    for cell, values in _measured(started, measure, processes):
         table.add({**cell.key, **values})
         progress.step(cell.effort, ", ".join(f"{key} {value}" for key, value in cell.key.items()))
     left = sum(cell not in table for cell in todo)
     if left:
-        raise OutOfTime(f"{name}: {left} of {len(cells)} cells are left. Start it again to go on.")
+        raise OutOfTime(f"{name}: {left} of {len(cells)} cells are left. Start it again to continue.")
 
 
 def _measured(
@@ -159,7 +159,7 @@ def _measured(
         for cell in cells:
             yield cell, measure(cell.key)
         return
-    # Fresh processes: a forked one would share locks with the threads of this one.
+    # Spawned processes: a forked one would copy locks held by other threads.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         waiting: dict[Future[Row], Cell] = {}
         while True:

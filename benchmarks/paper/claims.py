@@ -14,7 +14,7 @@ from benchmarks.paper.cells import Row, Table
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, what it shows for it, what we measured, and whether it holds."""
+    """A claim of the paper, its figures, what we measured, and whether it holds."""
 
     claim: str
     paper: str
@@ -27,7 +27,7 @@ class Claim:
 
 
 def check_claims(out: Path) -> list[Claim]:
-    """Return the claims that the tables in a folder can decide."""
+    """Return the claims that can be checked with the tables in a folder."""
     found: list[Claim] = []
     tables: list[tuple[str, tuple[str, ...], tuple[str, ...], Callable[[Table], list[Claim]]]] = [
         ("error", error.KEYS, error.VALUES, _of_error),
@@ -126,7 +126,7 @@ def _of_kmeans(table: Table) -> list[Claim]:
         Claim(
             f"below 5 % objective error at N = {size}",
             "< 5 %",
-            ", ".join(f"{value:+.2%}" for value in above) + " (least of the runs, one figure a kernel)",
+            ", ".join(f"{value:+.2%}" for value in above) + " (least of the runs, one figure per kernel)",
             _answer(max(above) < 0.05),
         ),
         Claim(

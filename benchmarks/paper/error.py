@@ -44,7 +44,7 @@ def run(plan: Plan) -> Table:
             through_spark.append(
                 Cell({**common, "method": "spark", "size": plan.spark_size, "runs": plan.spark_runs}, 5.0)
             )
-    cells.sort(key=lambda cell: cell.key["size"] > plan.spark_size)  # the claims first, the long tail last
+    cells.sort(key=lambda cell: cell.key["size"] > plan.spark_size)  # first what the claims need
     measure = functools.partial(measure_cell, plan.data, plan.most_rows, plan.check_rows)
     run_cells("Figure 1", table, cells, measure, processes=plan.processes, until=plan.until)
     if plan.with_spark and any(cell not in table for cell in through_spark):
@@ -62,7 +62,7 @@ def run(plan: Plan) -> Table:
 
 
 def _effort(method: str, size: int) -> float:
-    """Rough seconds of a run, for the time left."""
+    """Return rough seconds of a run, for the progress bar."""
     return {"uniform": 0.02, "iid": 0.06, "ordered": 0.1, "tree": 0.04}[method] * (1.0 + size / 500)
 
 
@@ -96,7 +96,7 @@ def build(method: str, points: Floats, kernel: Kernel, size: int, seed: int, k: 
 
 
 def tree_coreset(points: Floats, k: int, kernel: Kernel, size: int, seed: int, leaves: int = LEAVES) -> Coreset:
-    """Return what the Spark tree returns for these points cut into so many files, without Spark."""
+    """Return, without Spark, the coreset that Spark builds of these points in `leaves` files."""
     parts = []
     for place, part in enumerate(np.array_split(points, leaves)):
         tree = CoresetTree(k, kernel, size, seed=reduction_seed(seed, 0, place))
@@ -106,11 +106,11 @@ def tree_coreset(points: Floats, k: int, kernel: Kernel, size: int, seed: int, l
 
 
 class Measured:
-    """A data set with a kernel: center sets, and their costs on all points, found once."""
+    """A data set with a kernel: center sets and their costs on all points, computed once."""
 
     def __init__(self, points: Floats, kernel: Kernel, center_sets: int, *, k: int = K, z: float = 2.0) -> None:
         self.points, self.kernel, self.z = points, kernel, z
-        # The seed of the sets is none of the coresets': sets and coresets are independent.
+        # Not a seed of a coreset, so that sets and coresets are independent.
         self.sets = draw_center_sets(points, k, kernel, n_center_sets=center_sets, seed=1_000_003)
         self.truth = center_set_costs(points, self.sets, kernel, z=z)
 

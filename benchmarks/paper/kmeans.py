@@ -1,4 +1,4 @@
-"""Figure 2: kernel k-means++ with and without a coreset, its time and what it costs in quality."""
+"""Figure 2: kernel k-means++ with and without a coreset, time and cost."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def run(plan: Plan) -> Table:
 
 
 def shuffled(points: Floats) -> Floats:
-    """Return the points in an order that any prefix is a uniform sample of them."""
+    """Return the points in random order: any prefix is a uniform sample."""
     return points[np.random.default_rng(0).permutation(len(points))]
 
 
 def measure_method(method: str, points: Floats, kernel: Kernel, size: int, runs: int) -> Row:
-    """Return the mean seconds of a run, and the costs on all points of what the runs found.
+    """Return the mean seconds of a run, and the costs on all points of the clusters found.
 
-    Seconds are the processor's, of all threads: other work on the machine does not count.
+    Seconds are processor time of all threads: other work on the machine does not count.
     """
     seconds, costs = [], []
     for seed in range(runs):
@@ -80,7 +80,7 @@ def measure_method(method: str, points: Floats, kernel: Kernel, size: int, runs:
 
 
 def kernel_k_means(coreset: Coreset, k: int, kernel: Kernel, seed: int) -> Solution:
-    """Return one run of kernel k-means++ seeding and Lloyd to rest: the same with and without a coreset."""
+    """Return one run of kernel k-means++ seeding and Lloyd iterations, the same with and without a coreset."""
     problem = prepare(coreset, kernel)
     generator = np.random.default_rng(seed)
     labels = seed_pivots(kernel, problem.cloud, problem.weights, k, 2.0, generator).nearest

@@ -1,4 +1,4 @@
-"""How much to measure: the full run, and a quick one that takes minutes."""
+"""How much to measure: the full run, or a quick one that takes minutes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Plan:
     Parameters
     ----------
     data, out : Path
-        Where the data sets lie, and where tables and plots go.
+        Folders of the data sets, and of tables and plots.
     processes : int
-        Cells measured at once where time is not measured.
+        Cells measured at once, in experiments that do not measure time.
     with_spark : bool
-        Whether the parts that go through Spark are measured.
+        Whether the parts that need Spark are measured.
     until : float
-        When to begin no further cell, by `time.monotonic`.
+        Start no cell after this time of `time.monotonic`.
     """
 
     data: Path
@@ -43,7 +43,7 @@ class Plan:
     kmeans_rows: int = 20_000
     kmeans_sizes: tuple[int, ...] = (20, 50, 100, 200, 500, 1000, 2000)
     kmeans_runs: int = 10
-    # Figure 3: runs of scikit-learn by number of points, and numbers of points it is not asked for
+    # Figure 3: (number of points, runs of scikit-learn), and numbers of points for ours alone
     spectral_theirs: tuple[tuple[int, int], ...] = ((1_000, 10), (2_000, 10), (4_000, 3), (8_000, 1), (16_000, 1))
     spectral_ours: tuple[int, ...] = (40_000,)
     spectral_size: int = 2_000
@@ -66,7 +66,7 @@ class Plan:
 
 
 def quick(full: Plan) -> Plan:
-    """Return a plan of the same shape that takes minutes: fewer rows, sizes and runs. Its tables stand apart."""
+    """Return a plan of the same shape that takes minutes: fewer rows, sizes and runs, in a folder `quick`."""
     return replace(
         full,
         out=full.out / "quick",

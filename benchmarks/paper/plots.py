@@ -74,7 +74,7 @@ def _plain_numbers(axis: Any, ticks: Sequence[float]) -> None:
 
 
 def plot_error(table: Table, path: Path) -> None:
-    """Figure 1: a row a kernel, a column a data set; the band is one standard deviation of a run."""
+    """Figure 1: one row per kernel, one column per data set; the band is one standard deviation."""
     plt = _pyplot()
     names = list(dict.fromkeys(row["data"] for row in table.rows))
     kernels = list(dict.fromkeys(row["kernel"] for row in table.rows))
@@ -110,7 +110,7 @@ def plot_error(table: Table, path: Path) -> None:
 
 
 def plot_kmeans(table: Table, path: Path) -> None:
-    """Figure 2: time above, error below, a column a kernel."""
+    """Figure 2: time above, error below, one column per kernel."""
     plt = _pyplot()
     kernels = list(dict.fromkeys(row["kernel"] for row in table.rows))
     figure, axes = plt.subplots(2, len(kernels), figsize=(8.4, 6.2), sharex=True, sharey="row", layout="constrained")
@@ -131,7 +131,7 @@ def plot_kmeans(table: Table, path: Path) -> None:
         axes[1, j].axhline(5.0, color="black", lw=0.8, ls=":")
         axes[1, j].yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         _plain_numbers(axes[1, j], sorted({row["size"] for row in table.where(method=kmeans.CORESET)}))
-    axes[0, 0].set_ylabel("processor seconds a run, mean")
+    axes[0, 0].set_ylabel("processor seconds per run, mean")
     axes[1, 0].set_ylabel("least cost on all points,\nabove the best without coreset (%)")
     _legend(figure, axes[0, 0], 3)
     _save(plt, figure, path)
@@ -157,7 +157,7 @@ def plot_spectral(table: Table, path: Path) -> None:
         _line(axes[1, j], theirs, "n", "cut_least", spectral.THEIRS)
         axes[0, j].set(title=f"{_KERNELS[kernel]}, Twitter", xscale="log", yscale="log")
         axes[1, j].set(xlabel="points", xscale="log")
-    axes[0, 0].set_ylabel("seconds a run, mean")
+    axes[0, 0].set_ylabel("seconds per run, mean")
     axes[1, 0].set_ylabel("least normalized cut")
     _legend(figure, axes[0, 0], 3)
     _save(plt, figure, path)

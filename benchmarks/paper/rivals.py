@@ -1,4 +1,4 @@
-"""Other ways to cluster with a kernel at scale: from points to a label for each. What scikit-learn has is used."""
+"""Other ways to cluster many points with a kernel: from points to labels, with scikit-learn where it has the method."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Labels = NDArray[np.int32]
 Method = Callable[[Floats, int, Kernel, int, int], Labels]
 """points, k, kernel, size (coreset points, landmarks, features or support), seed -> labels of all points."""
 
-_RESTARTS = 10  # of every method, so that none is judged by one unlucky seed
+_RESTARTS = 10  # for every method, so that none depends on one unlucky seed
 _MOST_STEPS = 100
 
 
@@ -88,8 +88,8 @@ def by_leverage_nystroem(points: Floats, k: int, kernel: Kernel, size: int, seed
 def leverage_scores(points: Floats, kernel: Kernel, size: int, generator: np.random.Generator) -> Floats:
     """Return approximate ridge leverage scores, from a uniform sample of as many points as landmarks are wanted.
 
-    With sample S and ridge r: score(x) = (K(x,x) - K(x,S) (K(S,S) + r I)^-1 K(S,x)) / r, what x has that S lacks. The
-    ridge is the mean of the smaller half of the eigenvalues of K(S,S): the tail that so many landmarks cannot reach.
+    With sample S and ridge r: score(x) = (K(x,x) - K(x,S) (K(S,S) + r I)^-1 K(S,x)) / r, what is
+    outside the span of S. The ridge is the mean of the smaller half of the eigenvalues of K(S,S).
     """
     sample = points[generator.choice(len(points), size=size, replace=False)]
     among = kernel.block(sample, sample)
@@ -98,7 +98,7 @@ def leverage_scores(points: Floats, kernel: Kernel, size: int, generator: np.ran
     across = kernel.block(points, sample) @ vectors
     known = (across**2 / (values.clip(min=0.0) + ridge)).sum(axis=1)
     scores: Floats = np.maximum(kernel.diagonal(points) - known, 0.0) / ridge
-    scores += 1e-12 * scores.max() + np.finfo(float).tiny  # each can be drawn
+    scores += 1e-12 * scores.max() + np.finfo(float).tiny  # every point can be drawn
     return scores
 
 

@@ -1,4 +1,4 @@
-"""What the experiments need of Spark: coresets by its tree, and its k-means on random features beside ours."""
+"""The parts of the experiments that use Spark: coresets, and MLlib's k-means on random features."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kernelcoreset.spark.scan import leaves_by_files, plan_runs
 _LOCAL = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",  # it would write over our own
+    "spark.ui.showConsoleProgress": "false",  # it would overwrite ours
     "spark.driver.memory": "4g",  # local tasks live in the driver
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",  # fewer calls for rows of few numbers
@@ -39,17 +39,17 @@ _LOCAL = {
 
 
 def local_session() -> AbstractContextManager[SparkSession]:
-    """Give the session there is, or a local one on two cores that is stopped at last."""
+    """Return the active session, or a local one on two cores that is stopped at the end."""
     return session_of("experiments", _LOCAL if SparkSession.getActiveSession() is None else {})
 
 
 def column_names(d: int) -> list[str]:
-    """Names for the columns of points that have none."""
+    """Return names for the columns of points."""
     return [f"x{i}" for i in range(d)]
 
 
 def write_parts(points: Floats, folder: Path, parts: int) -> None:
-    """Write points as so many Parquet files of one row group each."""
+    """Write points as `parts` Parquet files of one row group each."""
     names = column_names(points.shape[1])
     for place, part in enumerate(np.array_split(points, parts)):
         table = pa.table({name: part[:, i] for i, name in enumerate(names)})
@@ -59,7 +59,7 @@ def write_parts(points: Floats, folder: Path, parts: int) -> None:
 def spark_coresets(
     spark: SparkSession, points: Floats, k: int, kernel: Kernel, size: int, seeds: Sequence[int], *, leaves: int
 ) -> list[Coreset]:
-    """Return coresets of the points, one a seed, each built by Spark from as many Parquet files as there are leaves."""
+    """Return coresets of the points, one per seed, each built by Spark from one Parquet file per leaf."""
     names = tuple(column_names(points.shape[1]))
     with tempfile.TemporaryDirectory() as folder:
         write_parts(points, Path(folder), leaves)
@@ -88,8 +88,8 @@ def fit_and_label(
 ) -> dict[str, tuple[float, Floats]]:
     """Return seconds and labelled rows, by the coreset through Spark and by MLlib on random Fourier features.
 
-    Both read the same Parquet files and give every row its label. Of these, about one in `every` comes back to the
-    driver, outside the time, and the same of both.
+    Both read the same Parquet files and label every row. About one row in `every`, the same for both, is collected on
+    the driver; that time is not measured.
     """
     names = column_names(points.shape[1])
     with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +102,7 @@ def fit_and_label(
             return labelled
 
         def theirs() -> DataFrame:
-            # Not cached here: MLlib keeps its input itself, and then checks its numbers once instead of once a pass.
+            # Not cached here: MLlib caches its input itself, and then checks its numbers once and not in every pass.
             vectors = random_features(frame, names, kernel.sigma, features)
             labelled: DataFrame = KMeans(k=k, seed=0, featuresCol="features").fit(vectors).transform(vectors)
             return labelled
@@ -121,7 +121,7 @@ def _timed(work: Callable[[], DataFrame], names: Sequence[str], every: int) -> t
 
 
 def random_features(frame: DataFrame, names: Sequence[str], sigma: float, count: int, seed: int = 0) -> DataFrame:
-    """Return the rows with a vector of random Fourier features of the Gaussian kernel beside them."""
+    """Return the rows with an additional vector of random Fourier features of the Gaussian kernel."""
     generator = np.random.default_rng(seed)
     directions = generator.normal(scale=1.0 / sigma, size=(len(names), count))
     phases = generator.uniform(0.0, 2.0 * np.pi, size=count)

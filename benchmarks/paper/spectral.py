@@ -1,4 +1,4 @@
-"""Figure 3: spectral clustering through a coreset beside scikit-learn's, the number of points growing."""
+"""Figure 3: spectral clustering through a coreset compared with scikit-learn's, for a growing number of points."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ OURS, THEIRS = "coreset", "scikit-learn"
 KEYS = ("data", "kernel", "method", "n", "runs")
 VALUES = ("seconds", "cut_least")
 LARGEST = 40_000
-"""Where the paper's claim is made."""
-_CUT_POINTS = 40_000  # beyond, the exact cut takes minutes
+"""The number of points of the paper's claim."""
+_CUT_POINTS = 40_000  # for more, the exact cut takes minutes
 
 
 def run(plan: Plan) -> Table:
@@ -62,11 +62,11 @@ def _ours(points: Floats, kernel: Kernel, size: int) -> Callable[[int], NDArray[
 def _theirs(points: Floats, kernel: Kernel) -> Callable[[int], NDArray[Any]]:
     from sklearn.cluster import SpectralClustering
 
-    similarities = kernel.block(points, points)  # not in the time: what it is given
+    similarities = kernel.block(points, points)  # its input, not part of the time
 
     def fit(seed: int) -> NDArray[Any]:
         with warnings.catch_warnings():
-            # A kernel of rank 5 leaves its graph numerically disconnected now and then, of which it warns.
+            # It warns if the graph is numerically disconnected, which a kernel of rank 5 can cause.
             warnings.simplefilter("ignore")
             model = SpectralClustering(K, affinity="precomputed", random_state=seed)
             return np.asarray(model.fit(similarities).labels_)

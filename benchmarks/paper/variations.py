@@ -53,7 +53,7 @@ def run(plan: Plan) -> Table:
 
 
 def measure_cell(folder: Path, check_rows: bool, center_sets: int, key: Mapping[str, Any]) -> Row:
-    """Return mean and spread of the largest error; for skew also how often clustering finds the small cluster."""
+    """Return mean and standard deviation of the largest error; for skew also how often the small cluster is found."""
     what, value, n = key["what"], key["value"], key["n"]
     k = value if what == "k" else 5
     measured = _measured(folder, check_rows, what, value, n, center_sets)
@@ -99,7 +99,7 @@ def _measured(folder: Path, check_rows: bool, what: str, value: float, n: int, c
     if what == "skew":
         return Measured(skewed(n), Gaussian(sigma=10.0), center_sets)
     if what == "dimension":
-        # A width that grows with the distances, so that only the dimension differs.
+        # The width grows with the distances, so that only the dimension differs.
         return Measured(mixture(n, int(value)), Gaussian(sigma=3.0 * np.sqrt(value)), center_sets)
     tweets = data.load(folder, "twitter", check_rows=check_rows)
     points = data.twitter_like(tweets.points, n)

@@ -215,7 +215,7 @@ class TestCells:
         assert [(row["size"], row["value"]) for row in self.table(tmp_path).rows] == [(1, 1), (2, 2)]
 
     def test_no_cell_begins_when_time_is_over(self, tmp_path):
-        with pytest.raises(OutOfTime, match=r"4 of 4 cells are left\. Start it again to go on"):
+        with pytest.raises(OutOfTime, match=r"4 of 4 cells are left\. Start it again to continue"):
             run_cells("Try", self.table(tmp_path), self.CELLS, lambda key: {"value": 1.0}, until=0.0)
 
     def test_several_processes_give_the_same_rows(self, tmp_path):
