@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 
 from benchmarks import tables
 from benchmarks.twitter_scale import KERNEL, ROWS, record, session, settings_for, whole_job, write_data
+from kernelcoreset.jobs.cluster import cluster_spectral
 from kernelcoreset.jobs.settings.settings import Settings
-from kernelcoreset.spark.jobs import batch as pipeline
+from kernelcoreset.spark.jobs import batch, coreset
+from kernelcoreset.spark.jobs.input import Input
 
 SIZE = 2_000
 
@@ -30,13 +32,14 @@ def spectral_job(spark: SparkSession, settings: Settings) -> dict[str, float]:
         nonlocal last
         seconds[name], last = time.perf_counter() - last, time.perf_counter()
 
-    degrees = pipeline.degrees(spark, settings, story)
+    data = Input(spark, settings.input)
+    degrees = coreset.estimate_degrees(data, settings, story)
     lap("degrees")
-    coreset = pipeline.build(spark, settings, story, degrees)
+    found = coreset.build(data, settings, story, degrees)
     lap("build")
-    model = pipeline.cut(coreset, settings, story, degrees)
+    model = cluster_spectral(found, settings, story, degrees)
     lap("cluster")
-    pipeline.label_input(spark, model, settings, story)
+    batch.write_labels(data, model, settings, story)
     lap("label and write")
     return seconds
 

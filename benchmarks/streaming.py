@@ -97,7 +97,7 @@ def _megabytes(root: int) -> dict[str, float]:
 def follow(settings: Settings, folder: Path) -> tuple[list[dict], Watch]:
     from pyspark.sql import SparkSession
 
-    from kernelcoreset.spark.jobs.stream import stream
+    from kernelcoreset.spark.jobs.stream import follow as follow_stream
 
     builder = SparkSession.builder.master("local[2]").appName("streaming benchmark")
     conf = {
@@ -116,7 +116,7 @@ def follow(settings: Settings, folder: Path) -> tuple[list[dict], Watch]:
     spark.streams.addListener(own)
     watch = Watch()
     watch.start()
-    stream(spark, settings, RunRecord("stream", settings, str(folder / "record.json")))
+    follow_stream(spark, settings, RunRecord("stream", settings, str(folder / "record.json")))
     watch.running = False
     time.sleep(2)
     spark.streams.removeListener(own)
@@ -149,7 +149,7 @@ class _Listener:
 
 def replayed(points: np.ndarray, batches: int, seed: int) -> Coreset:
     """The same store without Spark: what the stream keeps depends on rows, numbers of batches and seed alone."""
-    from kernelcoreset.spark.jobs.stream import compacted, key_of
+    from kernelcoreset.spark.jobs.compaction import compacted, key_of
 
     with tempfile.TemporaryDirectory() as folder:
         store = CoresetStore.create(f"{folder}/store", K, Gaussian(SIGMA), SIZE, seed=seed)

@@ -28,9 +28,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import datasets, tables
 from kernelcoreset import Coreset, Gaussian, build_coreset, center_set_costs, draw_center_sets
+from kernelcoreset.jobs.cluster import cluster_coreset
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
-from kernelcoreset.spark.jobs import batch as pipeline
+from kernelcoreset.spark.jobs.batch import write_labels
+from kernelcoreset.spark.jobs.coreset import build
+from kernelcoreset.spark.jobs.input import Input
 
 ROWS = 21_040_936
 FILES = 16
@@ -116,13 +119,14 @@ def whole_job(spark: SparkSession, settings: Settings) -> dict[str, float]:
     story = record(settings)
     seconds = {}
     begin = time.perf_counter()
-    coreset = pipeline.build(spark, settings, story)
+    data = Input(spark, settings.input)
+    coreset = build(data, settings, story)
     seconds["build"] = time.perf_counter() - begin
     begin = time.perf_counter()
-    model = pipeline.cluster_coreset(coreset, settings, story)
+    model = cluster_coreset(coreset, settings, story)
     seconds["cluster"] = time.perf_counter() - begin
     begin = time.perf_counter()
-    pipeline.label_input(spark, model, settings, story)
+    write_labels(data, model, settings, story)
     seconds["label and write"] = time.perf_counter() - begin
     return seconds
 
@@ -185,8 +189,8 @@ def main() -> None:
 
     by_spark, by_files = (settings_for(folder, out, scan) for scan in ("spark", "direct"))
     summing = timed(lambda: sum_pass(frame), 3)
-    build_spark = timed(lambda: pipeline.build(spark, by_spark, record(by_spark)), 3)
-    build_direct = timed(lambda: pipeline.build(spark, by_files, record(by_files)), 3)
+    build_spark = timed(lambda: build(Input(spark, by_spark.input), by_spark, record(by_spark)), 3)
+    build_direct = timed(lambda: build(Input(spark, by_files.input), by_files, record(by_files)), 3)
     identity = timed(lambda: identity_write(frame, out), 2)
     with Memory() as memory:
         jobs = [whole_job(spark, by_files) for _ in range(2)]
@@ -208,7 +212,7 @@ def main() -> None:
     distributed = []
     for seed in range(DRAWS):
         seeded = settings_for(folder, out, "direct", seed)
-        distributed.append(pipeline.build(spark, seeded, record(seeded)))
+        distributed.append(build(Input(spark, seeded.input), seeded, record(seeded)))
     growth = []
     for part in (rows // 16, rows // 4, rows):
         few = scratch / f"rows-{part}"

@@ -23,10 +23,10 @@ from kernelcoreset.kernels.families import Gaussian
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.spark.columns import Layout
 from kernelcoreset.spark.jobs.session import session_of
-from kernelcoreset.spark.leaves import LeafSettings
+from kernelcoreset.spark.leaves import LeafSettings, leaves_by_files
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.ml.kernel_kmeans import KernelKMeans
-from kernelcoreset.spark.scan import leaves_by_files, plan_runs
+from kernelcoreset.spark.scan import Footers
 
 _LOCAL = {
     "spark.master": "local[2]",
@@ -63,15 +63,15 @@ def spark_coresets(
     names = tuple(column_names(points.shape[1]))
     with tempfile.TemporaryDirectory() as folder:
         write_parts(points, Path(folder), leaves)
-        runs = plan_runs(sorted(map(str, Path(folder).glob("*.parquet"))), names)
-        if runs is None:
+        row_groups = Footers().row_groups(sorted(map(str, Path(folder).glob("*.parquet"))), names)
+        if row_groups is None:
             raise RuntimeError("Files written just now lack their columns.")
         found = []
         for seed in seeds:
             layout = Layout(names, is_array=False, dimension=len(names))
             settings = LeafSettings(Recipe(k, kernel, size, seed=seed), leaf_size_of(size), layout)
-            leaf_rows = leaves_by_files(spark, runs, settings)
-            found.append(merge_leaves(gather(leaf_rows, settings, most_leaves=len(runs)), settings))
+            leaf_rows = leaves_by_files(spark, row_groups, settings)
+            found.append(merge_leaves(gather(leaf_rows, settings, most_leaves=len(row_groups)), settings))
         return found
 
 

@@ -11,6 +11,8 @@ from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.models.folder import KeptAsFolder
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.spectral.degrees import Degrees
+from kernelcoreset.spectral.model import SpectralModel
 
 
 def run(settings: Settings, record: RunRecord) -> None:
@@ -36,6 +38,15 @@ def cluster_coreset(coreset: Coreset, settings: Settings, record: RunRecord) -> 
         coreset, wanted.k, kernel, z=settings.coreset.z, seed=settings.coreset.seed, **wanted.effort
     )
     record.add(kernel=repr(kernel), coreset_cost=model.solution.cost, n_iter=model.solution.n_iter)
+    save_model(model, settings, record)
+    return model
+
+
+def cluster_spectral(coreset: Coreset, settings: Settings, record: RunRecord, degrees: Degrees) -> SpectralModel:
+    """Return the spectral model fitted on a coreset of the normalized kernel, saved like that of `cluster_coreset`."""
+    wanted = settings.cluster
+    model = SpectralModel.fit_coreset(coreset, wanted.k, degrees, seed=settings.coreset.seed, **wanted.effort)
+    record.add(normalized_cut=model.normalized_cut)
     save_model(model, settings, record)
     return model
 

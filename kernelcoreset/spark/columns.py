@@ -1,4 +1,4 @@
-"""From a DataFrame's columns to the points of a batch: which columns, of what type, and which rows are bad."""
+"""From the columns of a DataFrame to the points of a batch: which columns, of what type, and which rows are bad."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType, IntegralType, NumericType, StringType
 
-from kernelcoreset.checks import Floats
+from kernelcoreset.checks import Floats, check_columns
 from kernelcoreset.errors import DataError, SettingError
 
 FEATURE, WEIGHT, ID = "__kc_feature", "__kc_weight", "__kc_id"
-_LOOKED_AT = 1_000  # rows, to find the length of an array column
+_DIMENSION_ROWS = 1_000  # rows that are read to find the length of an array column
+SETTINGS = ("features", "weight_col", "id_col")
+"""What messages call the settings that name the columns, unless the caller says otherwise."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the points of a row are found. Plain data: it travels to the executors.
+    """Which columns hold the points. Plain data: it is sent to the executors.
 
-    `features` are the user's names: several numeric columns, or one array or vector column. `dimension` is the number
-    of features of a row; of an array or vector column it is not known before `with_dimension` has looked.
+    `features` are several numeric columns, or one array or vector column. `dimension` is the number of features of a
+    row; for an array or vector column it is None until `with_dimension` has found it.
     """
 
     features: tuple[str, ...]
@@ -37,30 +39,36 @@ class Layout:
 
     @property
     def columns(self) -> list[str]:
-        """Features, then weight, then id, by the user's names."""
+        """Names of the feature columns, then of weight and id."""
         return [*self.features, *(name for name in (self.weight_col, self.id_col) if name is not None)]
 
     @property
     def width(self) -> int:
-        """Number of columns that `selection` makes of the features."""
+        """Number of feature columns that `selection` returns."""
         return 1 if self.is_array else len(self.features)
 
 
 def layout_of(
-    frame: DataFrame, features: str | Sequence[str], weight_col: str | None = None, id_col: str | None = None
+    frame: DataFrame,
+    features: str | Sequence[str],
+    weight_col: str | None = None,
+    id_col: str | None = None,
+    settings: tuple[str, str, str] = SETTINGS,
 ) -> Layout:
-    """Return the layout of the named columns, or say what is missing or of the wrong type."""
+    """Return the layout of the named columns, or raise SettingError if one is missing or of the wrong type.
+
+    `settings` are the names of the three settings, for messages.
+    """
     names = (features,) if isinstance(features, str) else tuple(features)
     if not names:
-        raise SettingError("`features` must name at least one column; got none.")
+        raise SettingError(f"`{settings[0]}` must name at least one column; got none.")
     types = {field.name: field.dataType for field in frame.schema.fields}
-    wanted = [*names, *(name for name in (weight_col, id_col) if name is not None)]
-    missing = [name for name in wanted if name not in types]
-    if missing:
-        raise SettingError(f"Columns missing: {', '.join(missing)}. There are: {', '.join(types)}.")
+    given = (names, *(() if name is None else (name,) for name in (weight_col, id_col)))
+    check_columns(dict(zip(settings, given, strict=True)), list(types))
+    wanted = [name for part in given for name in part]
     twice = sorted(name for name in set(wanted) if frame.columns.count(name) > 1)
     if twice:
-        raise SettingError(f"Columns there more than once: {', '.join(twice)}. Rename or drop all but one of each.")
+        raise SettingError(f"Several columns have the name {', '.join(twice)}. Rename or drop all but one.")
     is_array = len(names) == 1 and isinstance(types[names[0]], ArrayType | VectorUDT)
     for name in names if not is_array else ():
         _refuse_unless_numeric(name, types[name], "a number, or be the only feature as an array or vector of numbers")
@@ -70,21 +78,23 @@ def layout_of(
         _refuse_unless_numeric(weight_col, types[weight_col], "a number")
     if id_col is not None and not isinstance(types[id_col], IntegralType | StringType):
         kind = types[id_col].simpleString()
-        raise SettingError(f"Column {id_col} must hold whole numbers or texts to be the id; it is {kind}. Cast it.")
+        raise SettingError(f"Column {id_col} must hold integers or strings to be the id; it is {kind}. Cast it.")
     return Layout(names, is_array, weight_col, id_col, None if is_array else len(names))
 
 
 def with_dimension(frame: DataFrame, layout: Layout) -> Layout:
-    """Return the layout with its dimension: the length most of the first rows have. A small job for an array column."""
+    """Return the layout with its dimension; for an array column a small job finds the length that most rows have."""
     if layout.dimension is not None:
         return layout
     length = F.size(array_column(frame, layout.features[0]))
-    lengths = frame.select(length.alias("length")).where("length > 0").limit(_LOOKED_AT).toArrow()["length"].to_numpy()
+    lengths = (
+        frame.select(length.alias("length")).where("length > 0").limit(_DIMENSION_ROWS).toArrow()["length"].to_numpy()
+    )
     return replace(layout, dimension=int(np.bincount(lengths).argmax()) if len(lengths) else None)
 
 
 def selection(frame: DataFrame, layout: Layout) -> list[Column]:
-    """Return the columns a task needs, under names of our own: features as float64, then weight, then id."""
+    """Return the columns a task needs, renamed: features as float64, then weight, then id."""
     if layout.is_array:
         columns = [array_column(frame, layout.features[0]).cast("array<double>").alias(FEATURE)]
     else:
@@ -97,10 +107,10 @@ def selection(frame: DataFrame, layout: Layout) -> list[Column]:
 
 
 def array_column(frame: DataFrame, name: str) -> Column:
-    """Return an array column as it is, a vector column as an array."""
+    """Return a column as it is, except for a vector column, which becomes an array."""
     column = F.col(quoted(name))
     if isinstance(frame.schema[name].dataType, VectorUDT):
-        return F.when(column.isNotNull(), vector_to_array(column))  # which itself fails on null
+        return F.when(column.isNotNull(), vector_to_array(column))  # vector_to_array fails on null
     return column
 
 
@@ -126,7 +136,7 @@ class BatchReader:
         self.bad = BadRows()
 
     def read(self, arrays: Sequence[pa.Array]) -> tuple[Floats, Floats | None, NDArray[np.bool_] | None]:
-        """Return columns (d, n), weights or None, and the mask of good rows (None where all are good).
+        """Return columns (d, n), weights or None, and the mask of good rows (None if all are good).
 
         Bad rows stay in place, with zeros for coordinates and weight, so that positions still match the batch.
         """
@@ -162,7 +172,7 @@ class BatchReader:
         name = self.layout.features[0]
         lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
         missing = array.is_null().to_numpy(zero_copy_only=False)
-        d = self.layout.dimension or 1  # not known only where all rows are null or empty, so bad
+        d = self.layout.dimension or 1  # None only if all rows are null or empty, so bad
         wrong = missing | (lengths != d)
         if not wrong.any():
             rows = _to_floats(array.flatten()).reshape(len(array), d)
@@ -170,7 +180,7 @@ class BatchReader:
             rows = np.full((len(array), d), np.nan)
             kept = array.filter(pa.array(~wrong)).flatten()
             rows[~wrong] = _to_floats(kept).reshape(-1, d)
-        columns = np.array(rows.T, order="C")  # a copy: Arrow's own memory is read-only
+        columns = np.array(rows.T, order="C")  # a copy: the memory of Arrow is read-only
         if not _has_finite_sum(columns):
             wrong |= ~np.isfinite(columns).all(axis=0)
         self.bad.add(name, wrong)
@@ -179,7 +189,7 @@ class BatchReader:
 
 
 def why_bad(frame: DataFrame, layout: Layout) -> Column:
-    """Return a column that says why a row cannot be used, null where it can; the rules of `BatchReader`, in SQL."""
+    """Return a column with the reason why a row is bad, null for good rows: the rules of `BatchReader`, in SQL."""
     if layout.is_array:
         name, d = layout.features[0], layout.dimension or 1
         column = array_column(frame, name)
@@ -202,29 +212,29 @@ def _not_finite(value: Column) -> Column:
 
 
 def describe_bad_rows(bad: BadRows, total: int, where: str = "") -> str:
-    """Say which columns hold how many bad rows, and what to do about it."""
+    """Return the message that says how many bad rows each column has, and what to do about them."""
     columns = ", ".join(f"{name}: {count:,}" for name, count in sorted(bad.counts.items()))
     return (
         f"{bad.rows:,} of {total:,} rows cannot be used (null, NaN, infinite, wrong length or a negative weight){where}"
-        f"; by column: {columns}. Mend them, filter them out, or set bad_rows to 'drop' or 'quarantine'."
+        f"; by column: {columns}. Fix them, filter them out, or set bad_rows to 'drop' or 'quarantine'."
     )
 
 
 def refuse_bad_rows(bad: BadRows, total: int) -> None:
-    """Raise DataError where there are bad rows."""
+    """Raise DataError if there are bad rows."""
     if bad.rows:
         raise DataError(describe_bad_rows(bad, total))
 
 
 def _to_floats(array: pa.Array) -> Floats:
-    """A numeric Arrow array as float64, nulls as NaN; no copy where there is nothing to change."""
+    """A numeric Arrow array as float64, nulls as NaN; copied only if something changes."""
     if not pa.types.is_floating(array.type):
         array = array.cast(pa.float64(), safe=False)
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _has_finite_sum(values: Floats) -> bool:
-    """Whether all are finite for sure: a finite sum has finite terms. Where this is false, look closer."""
+    """Whether the sum is finite. Then all terms are; otherwise each has to be checked."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()))
 
@@ -235,5 +245,5 @@ def _refuse_unless_numeric(name: str, kind: DataType, rule: str) -> None:
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as Spark's parser takes it, dots and all."""
+    """Return the name of a column in backquotes, for Spark's parser: a name may hold dots."""
     return "`" + name.replace("`", "``") + "`"

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, IntegralType, NumericType, StringType
 
-from kernelcoreset.checks import check_count
+from kernelcoreset.checks import check_columns, check_count
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.graphs.graph import Graph
 from kernelcoreset.graphs.model import GraphModel, fit_graph
@@ -151,10 +151,9 @@ def cluster_graph(
 def _edges(frame: DataFrame, columns: EdgeColumns) -> DataFrame:
     """The edges under names of our own, weights as float64; columns of a wrong kind are refused."""
     types: dict[str, DataType] = {field.name: field.dataType for field in frame.schema.fields}
-    wanted = [name for name in (columns.source, columns.target, columns.weight) if name is not None]
-    missing = [name for name in wanted if name not in types]
-    if missing:
-        raise SettingError(f"Columns missing: {', '.join(missing)}. There are: {', '.join(types)}.")
+    wanted = {"source": [columns.source], "target": [columns.target]}
+    wanted |= {} if columns.weight is None else {"weight": [columns.weight]}
+    check_columns(wanted, list(types))
     kinds = [types[columns.source], types[columns.target]]
     if not (
         all(isinstance(kind, IntegralType) for kind in kinds) or all(isinstance(kind, StringType) for kind in kinds)

@@ -1,13 +1,13 @@
-"""A label for every row: the second pass over the data, which also measures the solution on all of it."""
+"""A label for every row of a DataFrame, for the jobs and for the estimators."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
@@ -18,18 +18,20 @@ from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, 
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, quoted
-from kernelcoreset.spark.leaves import spare_collector
-from kernelcoreset.spark.scan import Run, read_columns, run_tasks, runs_of
+from kernelcoreset.spark.scan import RowGroups, read_columns, row_groups_of, task_frame
+from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of
+from kernelcoreset.spark.tasks import Batches, map_batches, partition_number
 from kernelcoreset.spectral.degrees import Degrees
+from kernelcoreset.spectral.model import SpectralModel
 
-TALLY = "__kc_tally"
-NOT_LABELLED = Labels(np.full(1, -1, np.int32), np.zeros(1), np.zeros(1), 0.0, 0.0)
+_NOT_LABELLED = Labels(np.full(1, -1, np.int32), np.zeros(1), np.zeros(1), 0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class LabelSettings:
-    """What a task needs to know. Plain data and centers: it travels to the executors."""
+    """What a labelling task needs to know. Plain data and centers: it is sent to the executors."""
 
     centers: Centers
     z: float
@@ -37,80 +39,113 @@ class LabelSettings:
     prediction_col: str = "prediction"
     distance_col: str | None = "distance"
     margin_col: str | None = None
+    columns: tuple[str, ...] | None = None
+    """Columns of the frame to keep; all by default."""
     drop_bad_rows: bool = False
+    degrees: Degrees | None = None
+    """For a spectral model: what gives a row its degree, as one more coordinate."""
     tally: bool = False
     probe: Probe | None = None
-    degrees: Degrees | None = None  # with them, rows get their degree as one more coordinate
+
+    @classmethod
+    def of(cls, model: KernelKMeansModel | SpectralModel, layout: Layout, **options: Any) -> Self:
+        """Return the settings for a model; the number of features is the model's own."""
+        clustering = clustering_of(model)
+        degrees = model.degrees if isinstance(model, SpectralModel) else None
+        d = clustering.centers.points.shape[1] - (degrees is not None)
+        if not layout.is_array and len(layout.features) != d:
+            given = f"{len(layout.features)} ({', '.join(layout.features)})"
+            raise SettingError(
+                f"The model has {d} features; got {given}. Use the columns it was fitted on, in that order."
+            )
+        return cls(clustering.centers, clustering.z, replace(layout, dimension=d), degrees=degrees, **options)
 
     @property
     def new_fields(self) -> list[StructField]:
         """The columns that labelling adds."""
         fields = [StructField(self.prediction_col, IntegerType(), False)]
         fields += [StructField(name, DoubleType(), False) for name in (self.distance_col, self.margin_col) if name]
-        return [*fields, StructField(TALLY, StringType())] if self.tally else fields
+        return fields
 
 
-def label_rows(frame: DataFrame, settings: LabelSettings, runs: Sequence[Run] | None = None) -> DataFrame:
-    """Return the frame's own columns and, for every row, its cluster, its distance and what else was asked for.
+def label_rows(
+    frame: DataFrame,
+    settings: LabelSettings,
+    *,
+    row_groups: Sequence[RowGroups] | None = None,
+    measurement: Measurement | None = None,
+) -> DataFrame:
+    """Return the columns of the frame and, for every row, its cluster, its distance and what else was asked for.
 
-    With `runs`, the Parquet files that the frame would read and nothing else, the tasks open them themselves.
-
-    With `settings.tally` the last column holds, in the last row of each partition, what was counted there: to be
-    read with `observe` on the way to the writer, and dropped before it. A partition of bad rows alone then keeps one of
-    them, with the label -1, to carry its tally: that row is to be dropped too.
+    Parameters
+    ----------
+    frame : DataFrame
+    settings : LabelSettings
+    row_groups : list of RowGroups, optional
+        All the Parquet files that the frame reads, if tasks may open them themselves.
+    measurement : Measurement, optional
+        Measures the model on the rows, while they are written.
     """
     refuse_taken(frame.columns, [field.name for field in settings.new_fields])
-    d = settings.centers.points.shape[1] - (settings.degrees is not None)
-    if not settings.layout.is_array and len(settings.layout.features) != d:
-        given = f"{len(settings.layout.features)} ({', '.join(settings.layout.features)})"
-        raise SettingError(f"The model has {d} features; got {given}. Use the columns it was fitted on, in that order.")
-    settings = replace(settings, layout=replace(settings.layout, dimension=d))
-    if runs is not None:
-        return _label_runs(frame, settings, runs)
+    if measurement is not None:
+        settings = replace(settings, tally=True, probe=measurement.probe)
+    labelled = _label_by_spark(frame, settings) if row_groups is None else _label_files(frame, settings, row_groups)
+    if measurement is not None:
+        labelled = measurement.observe(labelled)
+        if settings.drop_bad_rows:
+            labelled = labelled.where(F.col(quoted(settings.prediction_col)) >= 0)
+    if not settings.columns:
+        return labelled
+    names = dict.fromkeys([*settings.columns, *(field.name for field in settings.new_fields)])
+    return labelled.select(*[quoted(name) for name in names])
+
+
+def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
+    """The labelled rows, read by Spark."""
     vectors = [field for field in frame.schema.fields if isinstance(field.dataType, VectorUDT)]
-    # Vectors do not travel well through Arrow: sparse ones break, so they go as arrays and come back as dense vectors.
-    # The names are ours, since mapInArrow does not take one with a dot in it.
+    # Arrow has no sparse vectors: vectors are sent as arrays and come back as dense vectors. The columns get plain
+    # names, since mapInArrow does not accept a name with a dot.
     plain = frame.select(*[array_column(frame, name).alias(f"c{i}") for i, name in enumerate(frame.columns)])
     types = [field.dataType for field in plain.schema.fields]
-    own = [
+    fields = [
         StructField(field.name, kind, field.nullable, field.metadata)
         for field, kind in zip(frame.schema.fields, types, strict=True)
     ]
     names = frame.columns
 
-    def label(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        partition = context.partitionId() if context is not None else 0
+    def label(batches: Batches) -> Batches:
         renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
-        yield from _label_batches(renamed, settings, partition)
-        spare_collector()
+        yield from _label_batches(renamed, settings, partition_number())
 
-    labelled = plain.mapInArrow(label, StructType([*own, *settings.new_fields]))
+    labelled = map_batches(plain, label, StructType([*fields, *_added_fields(settings)]))
     return labelled.withColumns({field.name: _as_vector(field) for field in vectors}) if vectors else labelled
 
 
-def _label_runs(frame: DataFrame, settings: LabelSettings, runs: Sequence[Run]) -> DataFrame:
-    """`label_rows` by the direct scan. Half the time of a pass through Spark is the way from its reader to a task."""
+def _label_files(frame: DataFrame, settings: LabelSettings, row_groups: Sequence[RowGroups]) -> DataFrame:
+    """The labelled rows, read by the tasks themselves: Spark's reader would take half the time of the pass."""
     names = frame.columns
     types = [field.type for field in to_arrow_schema(frame.schema)]
 
-    def label(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for leaf, run in runs_of(batches):
-            rows = (pa.RecordBatch.from_arrays(arrays, names=names) for arrays in read_columns(run, names, types))
-            yield from _label_batches(rows, settings, leaf)
-        spare_collector()
+    def label(batches: Batches) -> Batches:
+        for number, part in row_groups_of(batches):
+            rows = (pa.RecordBatch.from_arrays(arrays, names=names) for arrays in read_columns(part, names, types))
+            yield from _label_batches(rows, settings, number)
 
-    schema = StructType([*frame.schema.fields, *settings.new_fields])
-    return run_tasks(frame.sparkSession, runs).mapInArrow(label, schema)
+    schema = StructType([*frame.schema.fields, *_added_fields(settings)])
+    return map_batches(task_frame(frame.sparkSession, row_groups), label, schema)
+
+
+def _added_fields(settings: LabelSettings) -> list[StructField]:
+    return [*settings.new_fields, *([StructField(TALLY, StringType())] if settings.tally else [])]
 
 
 def refuse_taken(there: Sequence[str], new: Sequence[str]) -> None:
-    """Refuse new columns that are there already; Spark does not tell a from A."""
+    """Raise SettingError if a new column has the name of an existing one; Spark ignores case."""
     lower = {name.lower() for name in there}
     taken = [name for name in new if name.lower() in lower]
     if taken:
         raise SettingError(
-            f"Columns are there already: {', '.join(taken)}. Choose other names for the new ones, or drop them."
+            f"Columns already exist: {', '.join(taken)}. Choose other names for the new ones, or drop the old ones."
         )
 
 
@@ -122,7 +157,11 @@ def _as_vector(field: StructField) -> Column:
 def _label_batches(
     batches: Iterator[pa.RecordBatch], settings: LabelSettings, partition: int
 ) -> Iterator[pa.RecordBatch]:
-    """Label batch after batch; one is held back, so that the last can carry the tally."""
+    """The labelled batches of one partition.
+
+    With `settings.tally` the last row of the partition carries the tally of the partition. Each batch is therefore held
+    back until there is another. A partition of which all rows are bad keeps one of them, with the label -1.
+    """
     layout = settings.layout
     reader = BatchReader(layout)
     tally = Tally(len(settings.centers), partition, settings.probe)
@@ -151,9 +190,9 @@ def _label_batches(
         held = _with_columns(batch, found, settings)
     tally.bad_rows, tally.bad_columns = reader.bad.rows, reader.bad.counts
     if settings.tally and held is None and dropped is not None:
-        held = _with_columns(dropped, NOT_LABELLED, settings)
+        held = _with_columns(dropped, _NOT_LABELLED, settings)
     if held is not None:
-        yield _carrying(held, tally) if settings.tally else held
+        yield _with_tally(held, tally) if settings.tally else held
 
 
 def _with_columns(batch: pa.RecordBatch, found: Labels, settings: LabelSettings) -> pa.RecordBatch:
@@ -161,11 +200,11 @@ def _with_columns(batch: pa.RecordBatch, found: Labels, settings: LabelSettings)
     arrays += [pa.array(found.distances)] if settings.distance_col else []
     arrays += [pa.array(found.margins)] if settings.margin_col else []
     arrays += [pa.nulls(batch.num_rows, pa.string())] if settings.tally else []
-    names = [field.name for field in settings.new_fields]
+    names = [field.name for field in _added_fields(settings)]
     return pa.RecordBatch.from_arrays([*batch.columns, *arrays], names=[*batch.schema.names, *names])
 
 
-def _carrying(batch: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:
+def _with_tally(batch: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:
     """The batch with the tally in its last row."""
     texts = pa.array([None] * (batch.num_rows - 1) + [tally.to_json()], pa.string())
     return batch.set_column(batch.num_columns - 1, TALLY, texts)

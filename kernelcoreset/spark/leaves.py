@@ -1,18 +1,15 @@
-"""Leaf coresets on the executors: each partition, or each run of Parquet row groups, becomes one row."""
+"""Leaf coresets, built on the executors: one for each partition, or for each part of a Parquet file, as one row."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, MapType, StringType, StructField, StructType
 
@@ -21,9 +18,9 @@ from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.errors import DataError
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
+from kernelcoreset.spark.scan import RowGroups, read_points, row_groups_of, task_frame
+from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
 from kernelcoreset.spectral.degrees import Degrees
-
-MOST_TASKS = 2_048
 
 
 @dataclass(frozen=True)
@@ -66,30 +63,30 @@ def leaf_schema(id_type: DataType | None) -> StructType:
 
 
 def leaves_by_spark(frame: DataFrame, settings: LeafSettings) -> DataFrame:
-    """Return leaf rows, one for each partition, read through Spark. The same layout gives the same leaves."""
+    """Return leaf rows, one for each partition, read by Spark. The same partitions give the same leaves."""
     id_col = settings.layout.id_col
     schema = leaf_schema(None if id_col is None else frame.schema[id_col].dataType)
     arrow_schema = to_arrow_schema(schema)
 
-    def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        partition = context.partitionId() if context is not None else 0
-        yield leaf_row(partition, (batch.columns for batch in batches), settings, arrow_schema)
-        spare_collector()
+    def build(batches: Batches) -> Batches:
+        yield leaf_row(partition_number(), (batch.columns for batch in batches), settings, arrow_schema)
 
-    # Leaves come back to the driver, or to a second round: their number must have a bound.
     selected = frame.select(*selection(frame, settings.layout)).coalesce(MOST_TASKS)
-    return selected.mapInArrow(build, schema)
+    return map_batches(selected, build, schema)
 
 
-@cache
-def spare_collector() -> None:
-    """Take all that a worker has loaded out of the garbage collector's sight, once, after its first task.
+def leaves_by_files(
+    spark: SparkSession, row_groups: Sequence[RowGroups], settings: LeafSettings, id_type: DataType | None = None
+) -> DataFrame:
+    """Return leaf rows, one for each item of `row_groups`: tasks open the Parquet files themselves."""
+    schema = leaf_schema(id_type)
+    arrow_schema = to_arrow_schema(schema)
 
-    Spark's workers collect after every task: with numba loaded that takes longer than a small task itself.
-    """
-    gc.collect()
-    gc.freeze()
+    def build(batches: Batches) -> Batches:
+        for leaf, part in row_groups_of(batches):
+            yield leaf_row(leaf, read_points(part, settings.layout), settings, arrow_schema)
+
+    return map_batches(task_frame(spark, row_groups), build, schema)
 
 
 class LeafBuilder:

@@ -11,7 +11,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.reduce import reduce_union
-from kernelcoreset.spark.leaves import MOST_TASKS, LeafSettings, Leaves, as_row, collect_leaves
+from kernelcoreset.spark.leaves import LeafSettings, Leaves, as_row, collect_leaves
+from kernelcoreset.spark.tasks import MOST_TASKS
 
 DRIVER_BUDGET = 256 * 1024**2
 """Bytes of leaves the driver takes at once."""

@@ -1,9 +1,8 @@
-"""A solution measured on all rows of a DataFrame, in the labelling pass itself."""
+"""A model measured on all rows of a DataFrame, in the same pass that labels and writes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,17 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
-from kernelcoreset.spark.columns import quoted
-from kernelcoreset.spark.labels import TALLY, LabelSettings, label_rows
-from kernelcoreset.spark.scan import Run
+from kernelcoreset.spectral.model import SpectralModel
 
-_CENTER_SETS = 100
-_PROBED_ROWS = 200_000  # rows the certificate is measured on, about; more would slow the labelling down
+TALLY = "__kc_tally"
+"""The column that carries the tally of a partition, in the last row of the partition."""
+CENTER_SETS = 100
+_PROBED_ROWS = 200_000  # about how many rows the certificate is measured on; more would slow the labelling down
 
 
 @dataclass(frozen=True)
 class KernelKMeansSummary:
-    """What a model does on some rows.
+    """How a model fits some rows.
 
     Attributes
     ----------
@@ -30,12 +29,12 @@ class KernelKMeansSummary:
     cost : float
         Exact cost of the centers on these rows.
     coreset_cost : float
-        What the coreset says of the rows it was built from.
+        Cost of the centers on the coreset.
     cluster_sizes : list of int
     cluster_weights, cluster_costs : list of float
     certificate : dict or None
-        Largest relative error of the coreset's cost over random center sets (`largest_error`), their number, the
-        share of rows it was measured on and the standard error.
+        Largest relative error of the coreset's cost over random center sets (`largest_error`), the number of center
+        sets, the fraction of the rows it was measured on and the standard error.
     n_iter : int
     """
 
@@ -50,58 +49,71 @@ class KernelKMeansSummary:
     n_iter: int
 
 
-def make_probe(
-    model: KernelKMeansModel,
-    weighted: bool,
-    center_sets: int = _CENTER_SETS,
-    fraction: float | None = None,
-    seed: int = 0,
-) -> Probe | None:
-    """Return random center sets for the certificate: coreset points by weight, which is what rows at random are."""
-    if center_sets == 0:
-        return None
+def clustering_of(model: KernelKMeansModel | SpectralModel) -> KernelKMeansModel:
+    """Return the model of the centers: of a spectral model, that of the normalized kernel."""
+    return model.clustering if isinstance(model, SpectralModel) else model
+
+
+class Measurement:
+    """Measures a model on rows while they are labelled and written.
+
+    Parameters
+    ----------
+    model : KernelKMeansModel or SpectralModel
+    weighted : bool
+        Whether the rows have weights of their own.
+    center_sets : int
+        Random center sets for the certificate; 0 for no certificate. A spectral model never has one: its coreset was
+        built with estimated degrees, so the costs of coreset and rows differ for that reason too.
+    fraction : float, optional
+        Share of the rows that the certificate is measured on; by default about 200,000 rows.
+    seed : int
+
+    Notes
+    -----
+    `label_rows` takes a measurement and observes the labelled rows with it. Once they have been written, `summary`
+    returns the result.
+    """
+
+    def __init__(
+        self,
+        model: KernelKMeansModel | SpectralModel,
+        weighted: bool,
+        center_sets: int = CENTER_SETS,
+        fraction: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.model = clustering_of(model)
+        has_certificate = center_sets > 0 and self.model is model
+        self.probe = _draw_probe(self.model, weighted, center_sets, fraction, seed) if has_certificate else None
+        self._observation = Observation()
+
+    def observe(self, labelled: DataFrame) -> DataFrame:
+        """Return the labelled rows without the column of tallies, which is collected when they are written."""
+        return labelled.observe(self._observation, F.collect_list(TALLY).alias("tallies")).drop(TALLY)
+
+    def summary(self) -> KernelKMeansSummary:
+        """Return what was measured; the observed rows must have been written."""
+        model, probe = self.model, self.probe
+        tally = Tally.total(list(self._observation.get["tallies"]), model.k, probe)
+        return KernelKMeansSummary(
+            rows=int(tally.rows + tally.bad_rows),
+            bad_rows=int(tally.bad_rows),
+            cost=float(tally.costs.sum()),
+            coreset_cost=model.solution.cost,
+            cluster_sizes=[int(size) for size in tally.sizes],
+            cluster_weights=tally.weights.tolist(),
+            cluster_costs=tally.costs.tolist(),
+            certificate=tally.certificate(probe, model.coreset.points, model.coreset.weights) if probe else None,
+            n_iter=model.solution.n_iter,
+        )
+
+
+def _draw_probe(model: KernelKMeansModel, weighted: bool, center_sets: int, fraction: float | None, seed: int) -> Probe:
+    """Random center sets: coreset points drawn by weight, which are distributed like random rows."""
     weights = model.coreset.weights
     if fraction is None:
-        # Without weights of their own, the rows' number is what the coreset weighs.
+        # The coreset estimates the sum of the rows' weights, which is their number if they have none.
         fraction = 0.01 if weighted else float(min(1.0, _PROBED_ROWS / weights.sum()))
     chosen = np.random.default_rng(seed).choice(len(weights), size=(center_sets, model.k), p=weights / weights.sum())
     return Probe(model.coreset.points[chosen], model.kernel, model.z, fraction, seed)
-
-
-def observed_labels(
-    frame: DataFrame, settings: LabelSettings, probe: Probe | None, runs: Sequence[Run] | None = None
-) -> tuple[DataFrame, Observation]:
-    """Return the labelled rows, and the observation that holds their tally once they have been written."""
-    labelled = label_rows(frame, replace(settings, tally=True, probe=probe), runs)
-    observation = Observation()
-    observed = labelled.observe(observation, F.collect_list(TALLY).alias("tallies")).drop(TALLY)
-    if settings.drop_bad_rows:
-        observed = observed.where(F.col(quoted(settings.prediction_col)) >= 0)
-    return observed, observation
-
-
-def read_summary(observation: Observation, model: KernelKMeansModel, probe: Probe | None) -> KernelKMeansSummary:
-    """Return what was observed on the way to the writer."""
-    tally = Tally.total(list(observation.get["tallies"]), model.k, probe)
-    certificate = tally.certificate(probe, model.coreset.points, model.coreset.weights) if probe else None
-    return KernelKMeansSummary(
-        rows=int(tally.rows + tally.bad_rows),
-        bad_rows=int(tally.bad_rows),
-        cost=float(tally.costs.sum()),
-        coreset_cost=model.solution.cost,
-        cluster_sizes=[int(size) for size in tally.sizes],
-        cluster_weights=tally.weights.tolist(),
-        cluster_costs=tally.costs.tolist(),
-        certificate=certificate,
-        n_iter=model.solution.n_iter,
-    )
-
-
-def summarize(frame: DataFrame, model: KernelKMeansModel, settings: LabelSettings) -> KernelKMeansSummary:
-    """Return the summary of a model on the rows of a frame; nothing is written."""
-    # A spectral model was solved with degrees of its own: its cost is not to be compared with that of the rows.
-    center_sets = _CENTER_SETS if settings.degrees is None else 0
-    probe = make_probe(model, settings.layout.weight_col is not None, center_sets)
-    labelled, observation = observed_labels(frame, settings, probe)
-    labelled.write.format("noop").mode("overwrite").save()
-    return read_summary(observation, model, probe)

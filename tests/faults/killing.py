@@ -8,10 +8,8 @@ import signal
 from pathlib import Path
 
 from kernelcoreset.files.folder import Folder
-from kernelcoreset.spark.jobs import batch as pipeline
-from kernelcoreset.spark.jobs import stream as streaming
-from kernelcoreset.spark.jobs import update
-from kernelcoreset.spark.jobs.stream import BatchTaker
+from kernelcoreset.spark.jobs import micro_batch, pending
+from kernelcoreset.spark.jobs.micro_batch import MicroBatchHandler
 
 
 def arm(point, log):
@@ -45,12 +43,12 @@ def arm(point, log):
 
     wrap(Folder, "write", kind_of_file)
     wrap(Folder, "create", lambda *_: "commit")
-    wrap(update, "remove_partitions", lambda *_: "removal")
-    for module in (pipeline, streaming):
+    wrap(pending, "remove_partitions", lambda *_: "removal")
+    for module in (pending, micro_batch):
         wrap(module, "write_output", lambda *_: "labels")
 
 
-class KillingTaker(BatchTaker):
+class KillingHandler(MicroBatchHandler):
     """A streaming job's function that ends the process it runs in, once, at a point of one micro-batch."""
 
     def __init__(self, settings, batch, point, log):
@@ -58,7 +56,7 @@ class KillingTaker(BatchTaker):
         self.batch, self.point, self.log = batch, point, log
 
     def __call__(self, frame, batch):
-        """Take in a micro-batch, or die in it."""
+        """Handle a micro-batch, or die in it."""
         if batch == self.batch:
             arm(self.point, self.log)
         super().__call__(frame, batch)

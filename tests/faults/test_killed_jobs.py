@@ -53,8 +53,7 @@ from tests.faults import killing
 from kernelcoreset.jobs import cli
 if job == "stream":
     from kernelcoreset.spark.jobs import stream as streaming
-    plain = streaming.BatchTaker
-    streaming.BatchTaker = lambda settings: killing.KillingTaker(settings, int(batch), point, log)
+    streaming.MicroBatchHandler = lambda settings: killing.KillingHandler(settings, int(batch), point, log)
 else:
     killing.arm(point, log)
 sys.exit({"update": cli.update_main, "stream": cli.stream_main}[job](["--config", "job.toml"]))

@@ -94,8 +94,9 @@ def test_any_column_name(spark, name):
 
 
 def test_missing_columns_are_named_with_those_that_are_there(frame):
-    with pytest.raises(SettingError, match=r"Columns missing: X, z\. There are: id, x, y, w, name\."):
-        layout_of(frame, ["X", "y"], weight_col="z")
+    message = r"`features`: there is no column `nam`; did you mean `name`\? `weight_col`: there is no column `z`\. The"
+    with pytest.raises(SettingError, match=message):
+        layout_of(frame, ["nam", "y"], weight_col="z")
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ from chispa import assert_df_equality
 from pyspark.errors import PythonException
 
 from kernelcoreset import Coreset, DataError, SettingError
+from kernelcoreset.jobs.cluster import cluster_coreset
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
-from kernelcoreset.spark import scan as direct
-from kernelcoreset.spark.jobs import batch as pipeline
+from kernelcoreset.spark import scan
+from kernelcoreset.spark.jobs import batch, coreset
+from kernelcoreset.spark.jobs.input import Input
 from tests.spark.conftest import table_of
 
 
@@ -43,18 +45,22 @@ def settings_for(path, kernel=None, coreset=None, output=None, **options):
 
 def build(spark, settings):
     record = RunRecord("build", settings, "record.json")
-    return pipeline.build(spark, settings, record), record.to_dict()
+    return coreset.build(input_of(spark, settings), settings, record), record.to_dict()
+
+
+def input_of(spark, settings):
+    return Input(spark, settings.input)
 
 
 def same(one: Coreset, other: Coreset):
     return one.points.tobytes() == other.points.tobytes() and one.weights.tobytes() == other.weights.tobytes()
 
 
-def test_leaves_are_runs_of_row_groups(files, monkeypatch):
-    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
+def test_small_row_groups_are_read_together(files, monkeypatch):
+    monkeypatch.setattr(scan, "LEAF_ROWS", 100)
     paths = sorted(map(str, files.iterdir()))
-    runs = direct.plan_runs(paths, ["x"])
-    assert [(Path(run.file).name[5], run.first, run.last, run.rows) for run in runs] == [
+    found = scan.Footers().row_groups(paths, ["x"])
+    assert [(Path(part.file).name[5], part.first, part.last, part.rows) for part in found] == [
         ("0", 0, 1, 100),
         ("0", 2, 3, 100),
         ("0", 4, 5, 100),
@@ -63,44 +69,44 @@ def test_leaves_are_runs_of_row_groups(files, monkeypatch):
         ("2", 0, 1, 100),
         ("2", 2, 3, 100),
     ]
-    assert direct.plan_runs(paths, ["x", "elsewhere"]) is None
+    assert scan.Footers().row_groups(paths, ["x", "elsewhere"]) is None
 
 
 @pytest.mark.parametrize("sigma", [5.0, "median"])
 def test_the_same_result_at_any_layout(spark, files, monkeypatch, sigma):
-    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
+    monkeypatch.setattr(scan, "LEAF_ROWS", 100)
     settings = settings_for(files, kernel={"name": "Gaussian", "sigma": sigma})
     one, record = build(spark, settings)
     assert (record["rows"], record["leaves"]) == (600, 7)
     spark.conf.set("spark.sql.files.maxPartitionBytes", "4000")
-    assert pipeline.Input(spark, settings).frame.rdd.getNumPartitions() > 3
+    assert input_of(spark, settings).frame.rdd.getNumPartitions() > 3
     other, again = build(spark, settings)
     assert same(one, other)
     assert record["kernel"] == again["kernel"]
 
 
 def test_any_order_and_number_of_tasks_gives_the_same_leaves(spark, files, monkeypatch):
-    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
+    monkeypatch.setattr(scan, "LEAF_ROWS", 100)
     one, _ = build(spark, settings_for(files))
-    monkeypatch.setattr(direct, "MOST_TASKS", 2)
+    monkeypatch.setattr(scan, "MOST_TASKS", 2)
     assert same(one, build(spark, settings_for(files))[0])
 
 
 def test_auto_takes_the_direct_way_here(spark, files):
-    assert len(pipeline.Input(spark, settings_for(files)).runs) == 3
-    assert pipeline.plan_input(spark, settings_for(files))["scan"] == "direct"
-    assert pipeline.plan_input(spark, settings_for(files, scan="spark"))["scan"] == "spark"
+    assert len(input_of(spark, settings_for(files)).row_groups) == 3
+    assert batch.plan(settings_for(files))["scan"] == "direct"
+    assert batch.plan(settings_for(files, scan="spark"))["scan"] == "spark"
 
 
 def test_the_direct_way_keeps_what_spark_keeps(spark, files):
     """A coreset as large as the data is the data, whichever way it was read."""
     options = {"weight_col": "w", "id_col": "name", "coreset": {"coreset_size": 600}}
     read = {}
-    for scan in ("direct", "spark"):
+    for way in ("direct", "spark"):
         for features in (["x", "y"], "v"):
-            coreset, _ = build(spark, settings_for(files, features=features, scan=scan, **options))
+            coreset, _ = build(spark, settings_for(files, features=features, scan=way, **options))
             order = np.argsort(coreset.ids)
-            read[scan, str(features)] = coreset.points[order], coreset.weights[order], coreset.ids[order]
+            read[way, str(features)] = coreset.points[order], coreset.weights[order], coreset.ids[order]
     for features in ("['x', 'y']", "v"):
         for one, other in zip(read["direct", features], read["spark", features], strict=True):
             np.testing.assert_array_equal(one, other)
@@ -126,7 +132,7 @@ def test_columns_in_folder_names_are_read_by_spark(spark, frame, tmp_path):
     parts = str(tmp_path / "parts")
     frame.selectExpr("x", "y", "cast(id % 2 as int) half").write.partitionBy("half").parquet(parts)
     settings = settings_for(parts, features=["x", "y", "half"])
-    assert pipeline.Input(spark, settings).runs is None
+    assert input_of(spark, settings).row_groups is None
     assert build(spark, settings)[0].points.shape[1] == 3
     message = r'`input.scan` = "direct" needs plain local Parquet files that hold all columns; .*parts does not'
     with pytest.raises(DataError, match=message):
@@ -135,7 +141,7 @@ def test_columns_in_folder_names_are_read_by_spark(spark, frame, tmp_path):
 
 def test_a_filter_is_left_to_spark(spark, files):
     settings = settings_for(files, where="id < 100")
-    assert pipeline.Input(spark, settings).runs is None
+    assert input_of(spark, settings).row_groups is None
     assert build(spark, settings)[1]["rows"] == 100
     with pytest.raises(SettingError, match="reads whole Parquet files"):
         settings_for(files, where="id < 100", scan="direct")
@@ -144,7 +150,7 @@ def test_a_filter_is_left_to_spark(spark, files):
 def test_other_formats_are_left_to_spark(spark, frame, tmp_path):
     frame.select("x", "y").write.json(str(tmp_path / "rows"))
     settings = settings_for(tmp_path / "rows", format="json")
-    assert pipeline.Input(spark, settings).runs is None
+    assert input_of(spark, settings).row_groups is None
     assert build(spark, settings)[1]["rows"] == 600
 
 
@@ -181,27 +187,25 @@ def test_the_record_is_plain(spark, files):
 
 def assign(spark, model, settings):
     record = RunRecord("assign", settings, "record.json")
-    pipeline.label_input(spark, model, settings, record)
+    batch.write_labels(input_of(spark, settings), model, settings, record)
     return spark.read.parquet(settings.output.path), record.to_dict()
 
 
 @pytest.mark.parametrize("bad_rows", ["fail", "drop"])
 def test_labels_of_the_direct_way_are_those_of_spark(spark, points, files, tmp_path, monkeypatch, bad_rows):
     """All columns come along, in their order, and the same is measured."""
-    monkeypatch.setattr(direct, "LEAF_ROWS", 100)
+    monkeypatch.setattr(scan, "LEAF_ROWS", 100)
     if bad_rows == "drop":
         holed = table_of(points).slice(0, 3).set_column(1, "x", pa.array([1.0, None, float("nan")]))
         holed = holed.append_column("v", pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32())))
         pq.write_table(holed.select(pq.read_schema(files / "part-0 a.parquet").names), files / "bad.parquet")
     model, found = None, {}
-    for scan in ("direct", "spark"):
-        settings = settings_for(files, scan=scan, bad_rows=bad_rows, output={"path": str(tmp_path / scan)})
-        model = model or pipeline.cluster_coreset(
-            build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json")
-        )
-        data = pipeline.Input(spark, settings)
-        assert (data.copied_runs_of(data.frame) is None) == (scan == "spark")
-        found[scan] = assign(spark, model, settings)
+    for way in ("direct", "spark"):
+        settings = settings_for(files, scan=way, bad_rows=bad_rows, output={"path": str(tmp_path / way)})
+        model = model or cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
+        data = input_of(spark, settings)
+        assert (data.row_groups_to_copy(data.frame) is None) == (way == "spark")
+        found[way] = assign(spark, model, settings)
     assert_df_equality(found["direct"][0], found["spark"][0], ignore_row_order=True)
     for name in ("rows", "bad_rows", "cluster_sizes"):
         assert found["direct"][1][name] == found["spark"][1][name]
@@ -214,13 +218,13 @@ def test_columns_with_a_calendar_are_left_to_spark(spark, points, tmp_path):
     table = table_of(points).append_column("seen", pa.array([0] * len(points), pa.timestamp("us", "UTC")))
     pq.write_table(table, tmp_path / "rows.parquet")
     settings = settings_for(tmp_path / "rows.parquet", output={"path": str(tmp_path / "out"), "columns": ["id"]})
-    data = pipeline.Input(spark, settings)
-    assert data.runs is not None
-    assert data.copied_runs_of(data.frame) is None
-    few = data.needed(["id"])
+    data = input_of(spark, settings)
+    assert data.row_groups is not None
+    assert data.row_groups_to_copy(data.frame) is None
+    few = data.with_columns(["id"])
     assert few.columns == ["id", "x", "y"]
-    assert data.copied_runs_of(few) is not None
-    model = pipeline.cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
+    assert data.row_groups_to_copy(few) is not None
+    model = cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
     assert assign(spark, model, settings)[0].columns == ["id", "prediction", "distance"]
 
 
@@ -231,6 +235,6 @@ def test_a_column_that_differs_from_file_to_file_is_not_bent(spark, points, tmp_
     pq.write_table(table.append_column("n", pa.array([1] * len(points), pa.int32())), folder / "a.parquet")
     pq.write_table(table.append_column("n", pa.array([2**40] * len(points), pa.int64())), folder / "b.parquet")
     settings = settings_for(folder, scan="direct", output={"path": str(tmp_path / "out")})
-    model = pipeline.cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
+    model = cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
     with pytest.raises(PythonException, match=r"b\.parquet is not a readable Parquet file .*1099511627776"):
         assign(spark, model, settings)

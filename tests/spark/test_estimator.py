@@ -69,7 +69,7 @@ def test_wrong_parameters_are_refused_at_once(spark, options, message):
 def test_settings_that_do_not_go_together(frame):
     with pytest.raises(SettingError, match=r"`coresetSize` must be at least k \(90\); got 60"):
         estimator(k=90).fit(frame)
-    with pytest.raises(SettingError, match="Columns missing: nowhere"):
+    with pytest.raises(SettingError, match="`weightCol`: there is no column `nowhere`"):
         estimator(weightCol="nowhere").fit(frame)
 
 

@@ -92,7 +92,11 @@ def test_too_many_edges_for_the_driver_are_refused_before_they_are_gathered(spar
 @pytest.mark.parametrize(
     ("schema", "columns", "message"),
     [
-        ("a long, dst long", EdgeColumns(), "Columns missing: src. There are: a, dst"),
+        (
+            "a long, dst long",
+            EdgeColumns(),
+            r"`source`: there is no column `src`\. The columns are: a, dst",
+        ),
         ("src long, dst string", EdgeColumns(), "bigint and string"),
         ("src double, dst double", EdgeColumns(), "double and double"),
         ("src long, dst long, w string", EdgeColumns(weight="w"), "Column w must be a number; it is string"),

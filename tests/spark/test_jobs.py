@@ -14,7 +14,8 @@ import pytest
 import kernelcoreset as kc
 from kernelcoreset.jobs import cli
 from kernelcoreset.jobs.settings.settings import Settings
-from kernelcoreset.spark.jobs.input import demo_points, read_input
+from kernelcoreset.spark.jobs.demo import demo_points
+from kernelcoreset.spark.jobs.input import read_input
 from tests.spark.conftest import table_of
 from tests.spark.job_runs import record_of, run, write_config
 
@@ -103,16 +104,28 @@ def test_a_dry_run_prints_the_plan(config, capsys):
     ("overrides", "code", "message"),
     [
         (["input.path=HERE/nowhere"], 3, "/nowhere' was not found or is empty."),
-        (['input.features=["x", "z"]'], 2, "Bad settings: Columns missing: z. There are: id, x, y, w, name."),
+        (
+            ['input.features=["x", "z"]'],
+            2,
+            "Bad settings: `input.features`: there is no column `z`. The columns are: id, x, y, w, name.",
+        ),
         (['input.features=["x", "name"]'], 2, "Bad settings: Column name must be a number"),
-        (["input.where=nope > 1"], 2, "Bad settings: Spark cannot make sense of the input: "),
-        (["input.where=x >"], 2, "Bad settings: Spark cannot make sense of the input: "),
-        (["input.format=elsewhere"], 2, "Bad settings: Spark cannot make sense of the input: Failed to find the data"),
+        (["input.where=nope > 1"], 2, "Bad settings: Spark cannot read the input: "),
+        (["input.where=x >"], 2, "Bad settings: Spark cannot read the input: "),
+        (["input.format=elsewhere"], 2, "Bad settings: Spark cannot read the input: Failed to find the data"),
         (["input.where=x > 1e9"], 3, "Bad data: There is no row to cluster: 0 rows read"),
-        (["output.prediction_col=name"], 2, "Bad settings: Columns are there already: name."),
-        (['output.columns=["id", "gone"]'], 2, "Bad settings: Columns missing: gone. There are:"),
-        (['output.partition_by=["gone"]'], 2, "Bad settings: Columns missing: gone. There are:"),
-        (["output.path=HERE/job.toml"], 2, "Bad settings: `output.path` is there already"),
+        (["output.prediction_col=name"], 2, "Bad settings: Columns already exist: name."),
+        (
+            ['output.columns=["id", "nam"]'],
+            2,
+            "`output.columns`: there is no column `nam`; did you mean `name`?",
+        ),
+        (
+            ['output.partition_by=["gone"]'],
+            2,
+            "`output.partition_by`: there is no column `gone`.",
+        ),
+        (["output.path=HERE/job.toml"], 2, "Bad settings: `output.path` already exists"),
         (["cluster.model_path=photos"], 2, "Bad settings: photos is there and is not a model; it is left alone."),
     ],
 )
@@ -143,7 +156,9 @@ def read_from(place):
 def test_missing_tables_and_wrong_queries(config, capsys, place, codes):
     read_from(place)
     assert run(cli.run_main) in codes
-    assert re.search("The input '.*' was not found|Spark cannot make sense", capsys.readouterr().err.splitlines()[-1])
+    assert re.search(
+        "The input '.*' was not found|Spark cannot read the input", capsys.readouterr().err.splitlines()[-1]
+    )
 
 
 def test_a_query_and_a_table(spark, config, frame):
@@ -208,7 +223,7 @@ def test_quarantine_of_arrays(config, points, capsys):
     put(points, v=pa.array(values, pa.list_(pa.float64())), reason=pa.array(["mine"] * 600))
     options = ("input.features=v", "input.bad_rows=quarantine", "input.quarantine_path=HERE/aside")
     assert run(cli.run_main, *options) == 2
-    assert "Column reason is there already: quarantined rows need that name" in capsys.readouterr().err
+    assert "Column reason already exists: quarantined rows need that name" in capsys.readouterr().err
     put(points, v=pa.array(values, pa.list_(pa.float64())))
     assert run(cli.run_main, *options) == 0
     assert pq.read_table("aside").sort_by("id")["id"].to_pylist() == [3, 4, 5]

@@ -13,7 +13,7 @@ import kernelcoreset as kc
 from kernelcoreset import SettingError
 from kernelcoreset.spark.columns import layout_of
 from kernelcoreset.spark.labels import LabelSettings, label_rows
-from kernelcoreset.spark.summary import make_probe, observed_labels, read_summary
+from kernelcoreset.spark.summary import Measurement
 from tests.spark.conftest import table_of
 
 
@@ -24,17 +24,17 @@ def model(points):
 
 
 def settings_for(frame, model, features=("x", "y"), weight_col=None, **options):
-    return LabelSettings(model.centers, model.z, layout_of(frame, features, weight_col), **options)
+    return LabelSettings.of(model, layout_of(frame, features, weight_col), **options)
 
 
 def summary_of(frame, settings, model, **options):
     """The rows as a writer would get them, and the summary."""
-    probe = make_probe(model, settings.layout.weight_col is not None, **options)
-    labelled, observation = observed_labels(frame, settings, probe)
-    return labelled.toArrow(), read_summary(observation, model, probe)
+    measurement = Measurement(model, settings.layout.weight_col is not None, **options)
+    labelled = label_rows(frame, settings, measurement=measurement)
+    return labelled.toArrow(), measurement.summary()
 
 
-def test_labels_are_those_of_the_numpy_face(frame, points, model):
+def test_labels_are_those_of_the_numpy_model(frame, points, model):
     table = label_rows(frame, settings_for(frame, model, margin_col="margin")).toArrow().sort_by("id")
     expected = model.label(points, margins=True)
     np.testing.assert_array_equal(table["prediction"], expected.labels)
@@ -93,7 +93,7 @@ def test_metadata_of_columns_is_kept(frame, model):
 @pytest.mark.parametrize("taken", ["prediction", "Distance"])
 def test_new_columns_must_have_new_names(frame, model, taken):
     other = frame.withColumnRenamed("name", taken)
-    with pytest.raises(SettingError, match=rf"(?i)Columns are there already: {taken}. Choose other names for the new"):
+    with pytest.raises(SettingError, match=rf"(?i)Columns already exist: {taken}. Choose other names for the new"):
         label_rows(other, settings_for(other, model))
 
 
@@ -116,7 +116,7 @@ def test_what_is_measured_is_what_numpy_measures(frame, points, model, weight_co
     assert summary.cluster_sizes == np.bincount(labels).tolist()
     assert summary.cluster_weights == pytest.approx(np.bincount(labels, weights).tolist())
     assert sum(summary.cluster_costs) == pytest.approx(summary.cost)
-    probe = make_probe(model, weight_col is not None, fraction=1.0)
+    probe = Measurement(model, weight_col is not None, fraction=1.0).probe
     truth = kc.center_set_costs(points, probe.center_sets, model.kernel, weights=weights)
     estimate = kc.center_set_costs(model.coreset.points, probe.center_sets, model.kernel, weights=model.coreset.weights)
     assert summary.certificate == {

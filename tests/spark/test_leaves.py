@@ -149,7 +149,7 @@ def test_bad_rows_are_counted_by_column(spark):
     found, _ = gathered(spark.createDataFrame(rows), weight_col="w")
     assert (found.rows, found.bad.rows, found.bad.counts) == (4, 3, {"x": 2, "y": 2, "w": 1})
     with pytest.raises(
-        DataError, match=r"3 of 4 rows cannot be used .*; by column: w: 1, x: 2, y: 2\. Mend them, filter"
+        DataError, match=r"3 of 4 rows cannot be used .*; by column: w: 1, x: 2, y: 2\. Fix them, filter"
     ):
         refuse_unusable(found, "fail")
     refuse_unusable(found, "drop")

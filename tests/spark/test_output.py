@@ -44,7 +44,7 @@ def test_error_refuses_what_is_there(spark, rows, scheme):
     settings = OutputSettings(path=f"{scheme}{Path('out').absolute()}")
     check_output(spark, settings)
     write_output(rows, settings)
-    with pytest.raises(SettingError, match=r"`output.path` is there already: .*out\. Set output.mode to overwrite or"):
+    with pytest.raises(SettingError, match=r"`output.path` already exists: .*out\. Set output.mode to overwrite or"):
         check_output(spark, settings)
     assert ids(spark, "out") == list(range(40))
 
@@ -113,7 +113,7 @@ def test_tables(spark, rows, new_rows):
         check_output(spark, settings)
         write_output(rows, settings)
         assert found() == list(range(40))
-        with pytest.raises(SettingError, match=r"`output.table` is there already: labels\. Set output.mode to"):
+        with pytest.raises(SettingError, match=r"`output.table` already exists: labels\. Set output.mode to"):
             check_output(spark, settings)
         write_output(new_rows, OutputSettings(table="labels", mode="append", partition_by=["half"]))
         assert found() == [*range(40), *range(100, 105)]

@@ -14,7 +14,7 @@ import pytest
 
 import kernelcoreset as kc
 from kernelcoreset.jobs import cli
-from kernelcoreset.spark.jobs.stream import compacted, key_of
+from kernelcoreset.spark.jobs.compaction import compacted, key_of
 from tests.spark.job_runs import record_of, write_config
 from tests.spark.job_runs import run as run_job
 from tests.spark.test_update import points_of
@@ -57,7 +57,7 @@ def test_a_stream_in_two_sittings(config, capsys):
         put_file(number)
     assert run() == 0
     record = record_of()
-    assert (record["outcome"], record["batches"], record["rows"]) == ("5 micro-batches taken in", 5, 500)
+    assert (record["outcome"], record["batches"], record["rows"]) == ("5 micro-batches added", 5, 500)
     assert record["run"] == 2  # fitted on the first batch, and after four more
     assert set(labels()) == {1000 * number + i for number in range(5) for i in range(100)}
     store = kc.CoresetStore.open("store")
@@ -142,13 +142,17 @@ def test_a_source_that_goes_on_until_stopped(config, spark):
 
 REFUSED = [
     (["input.format=jdbc"], 2, "`input.format` must be one that streams, such as json or kafka; got 'jdbc'"),
-    (["input.format=nosuch"], 2, "Spark cannot make sense of the input: Failed to find the data source: nosuch"),
-    (["input.schema=id long, x double"], 2, "Columns missing: y. There are: id, x."),
-    (["input.schema=id long, x double, y double, batch long"], 2, "Columns are there already: batch"),
+    (["input.format=nosuch"], 2, "Spark cannot read the input: Failed to find the data source: nosuch"),
+    (
+        ["input.schema=id long, x double"],
+        2,
+        "`input.features`: there is no column `y`. The columns are: id, x.",
+    ),
+    (["input.schema=id long, x double, y double, batch long"], 2, "Columns already exist: batch"),
     (["output.prediction_col=x"], 2, "must not be named like the features"),
     (["kernel.sigma=6.0"], 2, "was made with kernel = "),
     (["stream.checkpoint=HERE/other"], 2, "belongs to the checkpoint"),
-    (["store.path=HERE/other"], 3, "says that micro-batches were taken in, but the store at"),
+    (["store.path=HERE/other"], 3, "says that micro-batches were added, but the store at"),
 ]
 
 
@@ -163,7 +167,7 @@ def test_what_cannot_be_done_changes_nothing(config, capsys):
         assert len(labels()) == 100
     shutil.rmtree("checkpoint")
     assert run() == 3
-    assert "the stream would begin anew and its rows count twice" in capsys.readouterr().err.splitlines()[-1]
+    assert "the stream would start again and its rows would count twice" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_query_is_no_stream(config, capsys):

@@ -275,13 +275,17 @@ REFUSED = [
     (["coreset.seed=4"], 2, "was made with seed = 3; the settings say 4"),
     (['input.features=["x", "id"]'], 2, "was made with features = ['x', 'y']; the settings say ['x', 'id']"),
     (["input.path=HERE/nowhere"], 3, "was not found or is empty"),
-    (["update.key_col=day"], 2, "Columns missing: day. There are: id, x, y, date"),
+    (
+        ["update.key_col=day"],
+        2,
+        "`update.key_col`: there is no column `day`. The columns are: id, x, y, date",
+    ),
     (
         ['output.partition_by=["id"]'],
         2,
         "`output.partition_by` must be ['date'] for this input, so that the labels",
     ),
-    (["output.prediction_col=id"], 2, "Columns are there already: id"),
+    (["output.prediction_col=id"], 2, "Columns already exist: id"),
 ]
 
 
@@ -311,7 +315,7 @@ def test_an_output_that_is_not_ours_is_left_alone(days, capsys):
     Path("out").mkdir()
     Path("out/mine.txt").write_text("mine")
     assert run() == 2
-    assert "`output.path` is there already" in capsys.readouterr().err.splitlines()[-1]
+    assert "`output.path` already exists" in capsys.readouterr().err.splitlines()[-1]
     assert os.listdir("out") == ["mine.txt"]
     assert not Path("store").exists()
 

@@ -1,4 +1,4 @@
-"""The graph job on its settings: edges in, a row for every node with its cluster out."""
+"""The graph job: reads edges, clusters the nodes, writes one row per node with its cluster."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
+from kernelcoreset.checks import check_columns
 from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.cluster import save_model
 from kernelcoreset.jobs.record import RunRecord
@@ -18,21 +19,20 @@ from kernelcoreset.spark.jobs.session import open_session
 
 
 def run(settings: Settings, record: RunRecord) -> None:
-    """Do the work of the job graph."""
+    """Collect the edges on the driver, cluster the nodes, and write node and cluster."""
     with open_session(settings, record.stage("session")) as spark:
-        cluster_nodes(spark, settings, record)
+        _run(spark, settings, record)
 
 
 def plan(settings: Settings) -> dict[str, Any]:
-    """Return what a dry run prints."""
+    """Return what a run would read and need, without running it."""
     with open_session(settings) as spark:
         frame, _ = _open(spark, settings)
         edges = frame.count()
     return {"edges": edges, "most_edges": settings.graph.most_edges, "driver_bytes": edges * BYTES_PER_EDGE}
 
 
-def cluster_nodes(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
-    """Gather the edges, cluster the nodes, write node and cluster."""
+def _run(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
     check_output(spark, settings.output)
     frame, columns = _open(spark, settings)
     with record.stage("cluster"):
@@ -71,4 +71,11 @@ def _open(spark: SparkSession, settings: Settings) -> tuple[DataFrame, EdgeColum
             f'`input.bad_rows` must be "fail" for a graph; got {settings.input.bad_rows!r}. Filter with `input.where`.'
         )
     columns = EdgeColumns(settings.graph.source_col, settings.graph.target_col, settings.input.weight_col)
-    return read_input(spark, settings.input, settings.coreset.seed), columns
+    frame = read_input(spark, settings.input, settings.coreset.seed)
+    wanted = {
+        "graph.source_col": columns.source,
+        "graph.target_col": columns.target,
+        "input.weight_col": columns.weight,
+    }
+    check_columns({setting: [name] for setting, name in wanted.items() if name}, frame.columns)
+    return frame, columns

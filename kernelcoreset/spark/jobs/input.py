@@ -1,58 +1,137 @@
-"""Reading the input that the settings name, as a DataFrame; and the demo's data, made on the spot."""
+"""The input of a job: opened once, as a DataFrame, with what the steps of the job need to know about it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from functools import cached_property
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from kernelcoreset.checks import Floats
 from kernelcoreset.errors import DataError, KernelCoresetError, SettingError
 from kernelcoreset.jobs.settings.rows import InputSettings
+from kernelcoreset.spark.columns import Layout, layout_of, quoted, with_dimension
+from kernelcoreset.spark.jobs.demo import demo_frame
+from kernelcoreset.spark.scan import Footers, RowGroups, can_copy, can_read, local_files
 
-_DEMO_BLOCK = 65_536
-_CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # how Spark's messages begin
+_CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # the start of Spark's messages
 _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "SCHEMA_NOT_FOUND")
 
 
+class Input:
+    """The rows of a job. All steps of a run share one `Input`: the source is opened once, every footer is read once.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    settings : InputSettings
+    seed : int
+        For the generated rows of the demo.
+
+    Attributes
+    ----------
+    source : DataFrame
+        The input as it is.
+    frame : DataFrame
+        The columns and rows of it that the settings select.
+    layout : Layout
+        Which columns hold the points.
+    """
+
+    def __init__(self, spark: SparkSession, settings: InputSettings, seed: int = 0) -> None:
+        self.spark = spark
+        self.settings = settings
+        self.source, self.frame = _open(spark, settings, seed)
+        self.layout = input_layout(self.frame, settings)
+        self._footers = Footers()
+
+    @cached_property
+    def sized_layout(self) -> Layout:
+        """The layout with the number of features; a small job for an array column."""
+        return with_dimension(self.frame, self.layout)
+
+    @cached_property
+    def row_groups(self) -> list[RowGroups] | None:
+        """What tasks read that open the files themselves; None if Spark is to read the rows."""
+        return self.row_groups_of(self.frame)
+
+    def row_groups_of(self, frame: DataFrame) -> list[RowGroups] | None:
+        """Return the same for another frame that reads all or some of the files."""
+        readable = all(can_read(self.frame.schema[name].dataType) for name in self.layout.features)
+        found = self._row_groups(frame, self.layout.columns) if readable else None
+        if found is None and self.settings.scan == "direct":
+            raise DataError(
+                f'`input.scan` = "direct" needs plain local Parquet files that hold all columns; {self.settings.path} '
+                'does not. Use "auto" or "spark".'
+            )
+        return found
+
+    def row_groups_to_copy(self, frame: DataFrame) -> list[RowGroups] | None:
+        """Return the same for a pass that copies all columns of a frame; None if pyarrow cannot copy one of them."""
+        if not all(can_copy(field.dataType) for field in frame.schema.fields):
+            return None
+        return self._row_groups(frame, frame.columns)
+
+    def with_columns(self, columns: Sequence[str] | None) -> DataFrame:
+        """Return the rows with these columns and those of the points, so that no others are read; None for all."""
+        if not columns:
+            return self.frame
+        return self.frame.select(*[quoted(name) for name in dict.fromkeys([*columns, *self.layout.columns])])
+
+    def _row_groups(self, frame: DataFrame, columns: Sequence[str]) -> list[RowGroups] | None:
+        if self.settings.scan == "spark" or not self.settings.is_whole_files:
+            return None
+        # Local files are known to be there for the workers too only if the workers run on this machine.
+        is_local = (self.spark.conf.get("spark.master", None) or "").startswith("local")
+        files = local_files(frame) if is_local or self.settings.scan == "direct" else None
+        return (self._footers.row_groups(files, columns) or None) if files else None
+
+
+def input_layout(frame: DataFrame, settings: InputSettings) -> Layout:
+    """Return which columns of a frame hold the points, by the settings of the input."""
+    names = ("input.features", "input.weight_col", "input.id_col")
+    return layout_of(frame, settings.features, settings.weight_col, settings.id_col, names)
+
+
 def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> DataFrame:
-    """Return the rows of the input, filtered, or say in one line what Spark could not find."""
-    try:
-        frame = open_input(spark, settings, seed)
-        frame = chosen_rows(frame, settings)
-        frame.schema  # noqa: B018  on Spark Connect nothing is looked up before this
-    except Exception as error:  # some of Spark's errors come as py4j's, which Spark Connect does not have
-        known = in_one_line(error, settings)
-        if known is None:
-            raise
-        raise known from None
-    return frame
+    """Return the columns and rows of the input that the settings select, for rows that are not points."""
+    return _open(spark, settings, seed)[1]
 
 
-def chosen_rows(frame: DataFrame, settings: InputSettings, *also: str) -> DataFrame:
-    """Return the columns and rows that the settings choose of a frame, and the columns named besides."""
+def selected_rows(frame: DataFrame, settings: InputSettings, *also: str) -> DataFrame:
+    """Return the columns and rows of a frame that the settings select, and the columns `also`."""
     frame = frame.selectExpr(*settings.select, *also) if settings.select else frame
     return frame if settings.where is None else frame.where(settings.where)
 
 
-def open_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> DataFrame:
-    """Return the input as it is, nothing chosen of it yet."""
+def _open(spark: SparkSession, settings: InputSettings, seed: int) -> tuple[DataFrame, DataFrame]:
+    """The source, and what the settings select of it; or an error of one line if Spark cannot find or read it."""
+    try:
+        source = open_source(spark, settings, seed)
+        frame = selected_rows(source, settings)
+        frame.schema  # noqa: B018  Spark Connect looks nothing up before this
+    except Exception as error:  # some errors of Spark are of py4j's classes, which Spark Connect does not have
+        known = in_one_line(error, settings)
+        if known is None:
+            raise
+        raise known from None
+    return source, frame
+
+
+def open_source(spark: SparkSession, settings: InputSettings, seed: int = 0) -> DataFrame:
+    """Return all columns and rows of the input."""
     if settings.table is not None:
         return spark.table(settings.table)
     if settings.query is not None:
         return spark.sql(settings.query)
-    if settings.demo_rows is None:
-        reader = spark.read.format(settings.format).options(**settings.options)
-        return (reader if settings.schema is None else reader.schema(settings.schema)).load(settings.path)
-    rows = settings.demo_rows
-    return spark.range(rows).mapInArrow(_demo_of(seed), "longitude double, latitude double")
+    if settings.demo_rows is not None:
+        return demo_frame(spark, settings.demo_rows, seed)
+    reader = spark.read.format(settings.format).options(**settings.options)
+    return (reader if settings.schema is None else reader.schema(settings.schema)).load(settings.path)
 
 
 def in_one_line(error: Exception, settings: InputSettings) -> KernelCoresetError | None:
-    """Return an error of Spark's about the input as one of ours, None where it is about something else."""
+    """Return an error of Spark about the input as an error of this package; None if it is about something else."""
     found = _CONDITION.search(str(error))
     if found is None:
         return None
@@ -62,41 +141,4 @@ def in_one_line(error: Exception, settings: InputSettings) -> KernelCoresetError
         return DataError(f"The input {place!r} was not found or is empty. {line}")
     if condition.startswith("FAILED_READ_FILE"):
         return DataError(f"A file of the input {settings.path!r} cannot be read: {line}")
-    return SettingError(f"Spark cannot make sense of the input: {line}")
-
-
-def _demo_of(seed: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            points = demo_points(batch.column(0).to_numpy(), seed)
-            yield pa.RecordBatch.from_arrays([pa.array(column) for column in points], names=["longitude", "latitude"])
-
-    return make
-
-
-def demo_points(rows: np.ndarray, seed: int) -> Floats:
-    """Return longitude and latitude, shape (2, n), of the named rows of an endless geo-like mixture.
-
-    Rows are made in blocks, each from its own seed, so a row is the same whatever partition asks for it.
-    """
-    points = np.empty((2, len(rows)))
-    blocks = rows // _DEMO_BLOCK
-    for block in np.unique(blocks):
-        own = blocks == block
-        points[:, own] = _demo_block(int(block), seed)[:, rows[own] % _DEMO_BLOCK]
-    return points
-
-
-def _demo_block(block: int, seed: int) -> Floats:
-    """Towns of very different size around five regions, and a few points anywhere."""
-    towns = np.random.default_rng(seed)
-    regions = np.array([[-95.0, 38.0], [-55.0, -15.0], [10.0, 48.0], [105.0, 25.0], [135.0, -25.0]])
-    centers = regions[towns.choice(5, size=200, p=[0.35, 0.1, 0.25, 0.25, 0.05])]
-    centers = centers + towns.normal(scale=[14.0, 6.0], size=(200, 2))
-    shares = towns.pareto(1.2, size=200) + 0.05
-    generator = np.random.default_rng([seed, block])
-    town = generator.choice(200, size=_DEMO_BLOCK, p=shares / shares.sum())
-    points = centers[town] + generator.normal(scale=0.7, size=(_DEMO_BLOCK, 2))
-    anywhere = generator.random(_DEMO_BLOCK) < 0.01
-    points[anywhere] = generator.uniform([-180.0, -60.0], [180.0, 75.0], size=(int(anywhere.sum()), 2))
-    return np.clip(points, [-180.0, -90.0], [180.0, 90.0]).T
+    return SettingError(f"Spark cannot read the input: {line}")

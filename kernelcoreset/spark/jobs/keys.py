@@ -1,4 +1,4 @@
-"""The keys into which a job's input falls, and what tells whether the rows of a key have changed."""
+"""The input of the update job by key, and what shows whether the rows of a key have changed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
+from kernelcoreset.checks import check_columns
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.paths import path_within
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.columns import quoted
-from kernelcoreset.spark.jobs.batch import Input
-from kernelcoreset.spark.jobs.input import chosen_rows, open_input
+from kernelcoreset.spark.jobs.input import Input, selected_rows
 from kernelcoreset.spark.jobs.output import NO_VALUE
+from kernelcoreset.spark.keyed_leaves import KEY
 
-KEY = "__kc_key"
 FILE_KEY = "key"
-"""The output's partition column where every file is a key of its own."""
+"""The partition column of the output if every file is a key."""
 _OF_LISTING = ("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "basepath")
 _SEGMENT = re.compile("([^=/]+)=([^/]*)")
 _SLASH = "%2F"
@@ -33,10 +33,10 @@ _PATTERN = re.compile(r"[*?\[{]")
 
 @dataclass(frozen=True)
 class Part:
-    """What a key's rows were found to be."""
+    """The rows of a key, as they are now."""
 
     tag: Any
-    """Plain data that differs once the rows have changed. Compared for difference, never for order: clocks differ."""
+    """Plain data that changes when the rows change. Tags are compared for equality, never for order: clocks differ."""
     files: tuple[str, ...] = ()
     size: int = 0
 
@@ -47,39 +47,42 @@ class KeyedInput:
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self.spark = spark
         self.settings = settings
-        self.data = Input(spark, settings)
+        self.data = Input(spark, settings.input, settings.coreset.seed)
         self.key_col = settings.update.key_col
         if self.key_col is None and (settings.input.path is None or settings.input.format == "delta"):
             raise SettingError(
-                "`update.key_col` is required where the input is not a folder of files: the column whose values are "
-                'renewed as a whole, such as "day".'
+                "`update.key_col` is required if the input is not a folder of files: the column by which rows are "
+                'replaced together, such as "day".'
             )
-        there = self.data.frame.columns
-        wanted = [name for name in (self.key_col, settings.update.version_col) if name is not None]
-        missing = [name for name in wanted if name not in there]
-        if missing:
-            raise SettingError(f"Columns missing: {', '.join(missing)}. There are: {', '.join(there)}.")
+        wanted = {"update.key_col": self.key_col, "update.version_col": settings.update.version_col}
+        check_columns({setting: [name] for setting, name in wanted.items() if name}, self.data.frame.columns)
 
     @cached_property
     def parts(self) -> dict[str, Part]:
-        """The keys that are there now."""
+        """The keys of the input."""
         return self._parts_by_column() if self.key_col else self._parts_by_file()
 
     @property
+    def columns(self) -> list[str]:
+        """The columns of `rows_of` without `KEY`."""
+        by_file = self.key_col is None and not self._folder_columns
+        return [*self.data.frame.columns, *([FILE_KEY] if by_file else [])]
+
+    @property
     def partition_by(self) -> tuple[str, ...]:
-        """The columns by whose folders a key's labels are found in the output."""
+        """The columns by which the output is partitioned, so that the labels of a key have their own folder."""
         if self.key_col:
             return (self.key_col,)
         return self._folder_columns or (FILE_KEY,)
 
     def partition_of(self, key: str) -> dict[str, str]:
-        """Return the values of these columns for a key, as texts."""
+        """Return the values of these columns for a key, as strings."""
         if self.key_col or not self._folder_columns:
             return {self.partition_by[0]: key}
         return {name: value.replace(_SLASH, "/") for name, value in _SEGMENT.findall(key)}
 
     def rows_of(self, keys: Iterable[str]) -> DataFrame:
-        """Return the rows of some keys, with one more column, `KEY`."""
+        """Return the rows of some keys, with the additional column `KEY`. Files are read with the known schema."""
         keys = list(keys)
         if self.key_col:
             key = F.col(quoted(self.key_col)).cast("string")
@@ -91,7 +94,7 @@ class KeyedInput:
             key = F.concat_ws("/", *[_segment(name) for name in self._folder_columns])
         else:
             key = F.substring("_metadata.file_path", len(self._encoded_root) + 1, 1_000_000)
-        keyed = chosen_rows(raw.select("*", key.alias(KEY)), self.settings.input, KEY)
+        keyed = selected_rows(raw.select("*", key.alias(KEY)), self.settings.input, KEY)
         return keyed if self._folder_columns else keyed.withColumn(FILE_KEY, F.col(KEY))
 
     def key_of_file(self, path: str) -> str:
@@ -120,7 +123,7 @@ class KeyedInput:
 
     @cached_property
     def _files(self) -> list[Mapping[str, Any]]:
-        """All files of the input, with size and time: listed by Spark, so on any file system, and not opened."""
+        """All files of the input with size and time. Spark lists them, on any file system, and opens none."""
         wanted = self.settings.input
         options = {name: text for name, text in wanted.options.items() if name.lower() in _OF_LISTING}
         listing = self.spark.read.format("binaryFile").options(**options).load(str(wanted.path))
@@ -141,14 +144,14 @@ class KeyedInput:
 
     @cached_property
     def _encoded_root(self) -> str:
-        """The part of all addresses that the input's path stands for, up to its first pattern, with a slash."""
+        """The start that all addresses share: the path of the input up to its first pattern, and a slash."""
         path = str(self.settings.input.path)
         pattern = _PATTERN.search(path)
         base = path if pattern is None else path[: pattern.start()].rpartition("/")[0]
         base = quote(path_within(base) or base, safe=_SAFE).strip("/").removeprefix("./")
         address: str = min(row["address"] for row in self._files)
         place = address.find(f"/{base}/")
-        if place < 0:  # one file, which is its own input
+        if place < 0:  # the input is one file
             return address.rpartition("/")[0] + "/"
         return address[: place + len(base) + 2]
 
@@ -158,23 +161,22 @@ class KeyedInput:
 
     @cached_property
     def _schema(self) -> StructType:
-        """The input's own schema, partition columns as texts: 01 stays 01, as in the name of its folder."""
+        """The schema of the source with partition columns as strings: 01 stays 01, as in the name of its folder."""
         wanted = self.settings.input
-        whole = open_input(self.spark, wanted)
         taken = sorted(set(self._folder_columns) & {*wanted.feature_columns, wanted.weight_col})
         if taken:
             raise SettingError(f"A partition column cannot be a feature or the weight here; got {', '.join(taken)}.")
         return StructType(
             [
                 StructField(field.name, StringType()) if field.name in self._folder_columns else field
-                for field in whole.schema.fields
+                for field in self.data.source.schema.fields
             ]
         )
 
     # --- by column ---------------------------------------------------------------------------------------------------
 
     def _parts_by_column(self) -> dict[str, Part]:
-        """Count and sum of hashes a key: of the version column, or else of all columns, whatever the order of rows."""
+        """Count and sum of hashes per key, of the version column or else of all columns; the order of rows is free."""
         frame, update = self.data.frame, self.settings.update
         names = [update.version_col] if update.version_col else frame.columns
         key = F.col(quoted(str(self.key_col))).cast("string").alias(KEY)
@@ -188,11 +190,11 @@ class KeyedInput:
 
 
 def _segment(name: str) -> Column:
-    """The part of a key that a partition column makes, as `KeyedInput._key_of` finds it in the name of a folder."""
+    """The part of a key from a partition column, as `KeyedInput._key_of` takes it from the name of a folder."""
     value = F.coalesce(F.col(quoted(name)), F.lit(NO_VALUE))
     return F.concat(F.lit(f"{name}="), F.replace(value, F.lit("/"), F.lit(_SLASH)))
 
 
 def natural_order(key: str) -> list[Any]:
-    """Sort key under which batch-9 comes before batch-10, and dates as ever."""
+    """Return a sort key that puts batch-9 before batch-10; dates are in the usual order."""
     return [(0, int(text), "") if text.isdigit() else (1, 0, text) for text in re.findall(r"\d+|\D+", key)]

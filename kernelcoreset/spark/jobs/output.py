@@ -1,4 +1,4 @@
-"""Writing the result so that a failed job leaves the old one as it was."""
+"""Writing the output, so that a job that fails leaves the old output as it was."""
 
 from __future__ import annotations
 
@@ -24,23 +24,21 @@ _PARTITION_MODE = "spark.sql.sources.partitionOverwriteMode"
 
 
 def check_output(spark: SparkSession, settings: OutputSettings) -> None:
-    """Refuse what would fail at the very end, before any work is done."""
+    """Raise SettingError before any work is done if the output exists and must not be overwritten."""
     if settings.mode != "error":
         return
     folder = None if settings.path is None else local_path(settings.path)
     if folder is not None and folder.exists():
-        raise SettingError(f"`output.path` is there already: {settings.path}. Set output.mode to overwrite or append.")
+        raise SettingError(f"`output.path` already exists: {settings.path}. Set output.mode to overwrite or append.")
     if settings.table is not None and spark.catalog.tableExists(settings.table):
-        raise SettingError(
-            f"`output.table` is there already: {settings.table}. Set output.mode to overwrite or append."
-        )
+        raise SettingError(f"`output.table` already exists: {settings.table}. Set output.mode to overwrite or append.")
 
 
 def write_output(frame: DataFrame, settings: OutputSettings) -> None:
-    """Write the frame by the mode of the settings.
+    """Write the frame in the mode of the settings.
 
-    Overwriting a local folder writes beside it and swaps at the end. Everywhere else Spark's own writer is relied on:
-    it is atomic for table formats such as Delta, and for dynamic partition overwrite.
+    To overwrite a local folder, a new one is written beside it and renamed at the end. Everything else is left to
+    Spark's writer, which is atomic for table formats such as Delta and for dynamic partition overwrite.
     """
     if settings.table is not None:
         _write_table(frame, settings, settings.table)
@@ -59,15 +57,15 @@ def write_output(frame: DataFrame, settings: OutputSettings) -> None:
     try:
         writer.save(settings.path)
     except BaseException:
-        if folder is not None and not was_there:  # an empty folder would be in the way of the next run
+        if folder is not None and not was_there:  # an empty folder would stop the next run
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
 def remove_partitions(spark: SparkSession, settings: OutputSettings, partitions: Sequence[Mapping[str, str]]) -> None:
-    """Remove the rows of some partitions, given by the values of their columns; it does not matter if there are none.
+    """Remove the rows of some partitions, given by the values of their columns; partitions may have no rows.
 
-    Folders of files that no running job can own any more, left by one that was killed, go too.
+    Temporary folders that a killed job left behind are removed too.
     """
     if settings.format not in _FILE_FORMATS:
         place = settings.table or f"{settings.format}.{quoted(str(settings.path))}"
@@ -106,7 +104,7 @@ def _condition(partition: Mapping[str, str], joint: str) -> str:
 def _write_table(frame: DataFrame, settings: OutputSettings, table: str) -> None:
     spark = frame.sparkSession
     if settings.mode == "overwrite-partitions" and settings.partition_by and not spark.catalog.tableExists(table):
-        # Empty at first: a job killed while it makes a table would leave files in the way of the next.
+        # Created empty: a job that is killed while it creates a full table leaves files that stop the next run.
         _writer(spark.createDataFrame([], frame.schema), settings).saveAsTable(table)
     if settings.mode != "overwrite-partitions":
         _writer(frame, settings).mode(settings.mode).saveAsTable(table)
@@ -117,7 +115,7 @@ def _write_table(frame: DataFrame, settings: OutputSettings, table: str) -> None
 
 
 def _overwrite_partitions(frame: DataFrame, table: str) -> None:
-    """Spark's own tables of files take it by insertInto alone, which goes by position and by the session's mode."""
+    """Spark's tables of files support this by insertInto alone, which goes by the position of columns."""
     spark = frame.sparkSession
     before = spark.conf.get(_PARTITION_MODE, None)
     spark.conf.set(_PARTITION_MODE, "dynamic")

@@ -1,4 +1,4 @@
-"""The Spark session of a job: the one that is there, or a new one with the settings' own configuration."""
+"""The Spark session of a job: the active one, or a new one with the configuration of the settings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kernelcoreset.jobs.settings.settings import Settings
 def open_session(
     settings: Settings, opening: AbstractContextManager[None] | None = None
 ) -> AbstractContextManager[SparkSession]:
-    """Give a session, classic or Connect, whichever the environment has; one that was started here is stopped at last.
+    """Return a context with a session, classic or Connect as the environment says; it stops a session it started.
 
-    `opening` is entered while the session opens, to time it for example.
+    `opening` is a context that is entered while the session opens, for example to time it.
     """
     return session_of(settings.spark.app_name, settings.spark.conf, opening)
 
@@ -27,11 +27,11 @@ def open_session(
 def session_of(
     app_name: str, conf: Mapping[str, Any], opening: AbstractContextManager[None] | None = None
 ) -> Iterator[SparkSession]:
-    """Give the same by its name and configuration."""
-    # Workers take the system's Python unless told: it would not have this package's dependencies.
+    """Return the same for a name and a configuration."""
+    # By default workers use the Python of the system, which does not have the dependencies of this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with opening or nullcontext():
-        is_lent = SparkSession.getActiveSession() is not None or "DATABRICKS_RUNTIME_VERSION" in os.environ
+        is_active = SparkSession.getActiveSession() is not None or "DATABRICKS_RUNTIME_VERSION" in os.environ
         builder = SparkSession.builder.appName(app_name)
         for name, value in conf.items():
             builder = builder.config(name, value)
@@ -39,5 +39,5 @@ def session_of(
     try:
         yield spark
     finally:
-        if not is_lent:
+        if not is_active:
             spark.stop()

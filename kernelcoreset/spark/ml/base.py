@@ -1,4 +1,4 @@
-"""What the Spark ML estimators share: their parameters, and the way from rows to a coreset to a model."""
+"""What the pyspark.ml estimators share: their parameters, and the steps from rows to a coreset to a model."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.errors import SettingError
 from kernelcoreset.kernels import Gaussian
 from kernelcoreset.kernels.kernel import check_kernel
-from kernelcoreset.spark.columns import layout_of, with_dimension
+from kernelcoreset.spark.columns import Layout, layout_of, with_dimension
 from kernelcoreset.spark.leaves import LeafSettings, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.ml.persistence import EstimatorReader, EstimatorWriter
 
 
 def param(name: str, doc: str, convert: Any) -> Any:
-    """Return a parameter whose values are checked by `convert`."""
+    """Return a parameter whose values `convert` checks."""
     return Param(Params._dummy(), name, doc, typeConverter=convert)
 
 
 class Columns(HasFeaturesCol, HasInputCols, HasPredictionCol, HasWeightCol):
-    """Parameters that estimator and model share: which columns."""
+    """Parameters of estimators and models: which columns they read and add."""
 
     distanceCol = param(
-        "distanceCol", "new column: distance to the own center in the feature space", TypeConverters.toString
+        "distanceCol", "new column: distance to the nearest center in the feature space", TypeConverters.toString
     )
     marginCol = param("marginCol", "new column, if set: how much farther the second center is", TypeConverters.toString)
     badRows = param(
@@ -57,16 +57,22 @@ class Columns(HasFeaturesCol, HasInputCols, HasPredictionCol, HasWeightCol):
         self._set(**{name: value for name, value in parameters.items() if value is not None})
         return self
 
-    def _features(self) -> str | list[str]:
-        """The feature columns: inputCols where set, else featuresCol."""
-        return self.getInputCols() if self.isSet(self.inputCols) else self.getFeaturesCol()
 
-    def _optional(self, param: Any) -> str | None:
-        return str(self.getOrDefault(param)) if self.isDefined(param) else None
+def optional(stage: Columns, name: str) -> str | None:
+    """Return the column that a parameter names, None if it names none."""
+    return str(stage.getOrDefault(name)) if stage.isDefined(name) else None
+
+
+def stage_layout(stage: Columns, dataset: DataFrame, weight_col: str | None, id_col: str | None = None) -> Layout:
+    """Return where a stage finds the points of a DataFrame: in `inputCols` if they are set, else in `featuresCol`."""
+    has_columns = stage.isSet(stage.inputCols)
+    features = stage.getInputCols() if has_columns else stage.getFeaturesCol()
+    names = ("inputCols" if has_columns else "featuresCol", "weightCol", "idCol")
+    return layout_of(dataset, features, weight_col, id_col, names)
 
 
 class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWritable):  # type: ignore[type-arg]
-    """An estimator that builds a coreset on the executors and fits its model to that, on the driver."""
+    """An estimator that builds a coreset on the executors and fits a model to the coreset on the driver."""
 
     k = param("k", "number of clusters, at least 1", lambda v: check_count("k", v))
     kernel = param("kernel", "a kernel object", check_kernel)
@@ -79,8 +85,8 @@ class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWr
         self._setDefault(k=2, kernel=Gaussian(sigma=1.0), nInit=10, maxIter=300, seed=0)
 
     @abstractmethod
-    def _fit_coreset(self, coreset: Coreset, settings: LeafSettings, **options: Any) -> Any:
-        """The Spark model of the coreset of all rows; `options` are those of `solve`."""
+    def _fit_coreset(self, coreset: Coreset, settings: LeafSettings, dataset: DataFrame, **options: Any) -> Any:
+        """The pyspark.ml model for the coreset of all rows of `dataset`; `options` are those of `solve`."""
 
     def _fit(self, dataset: DataFrame) -> Any:
         settings = self._leaf_settings(dataset)
@@ -89,22 +95,21 @@ class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWr
         fitted = self._fit_coreset(
             merge_leaves(found, settings),
             settings,
+            dataset,
             n_init=self.getOrDefault("nInit"),
             max_iter=self.getMaxIter(),
             seed=settings.recipe.seed,
         )
-        model = self._copyValues(fitted)
-        model._training = dataset
-        return model
+        return self._copyValues(fitted)
 
     def _leaf_settings(self, dataset: DataFrame) -> LeafSettings:
-        """What the tasks need to know that build leaves; for z = 2."""
+        """What the tasks that build leaves need to know; z is 2."""
         k, size = self.getOrDefault("k"), self.getOrDefault("coresetSize")
         if size < k:
             raise SettingError(
                 f"`coresetSize` must be at least k ({k}); got {size}. Ask for more points or fewer clusters."
             )
-        layout = layout_of(dataset, self._features(), self._optional(self.weightCol), self._optional(self.idCol))
+        layout = stage_layout(self, dataset, optional(self, "weightCol"), optional(self, "idCol"))
         return LeafSettings(
             Recipe(k, self.getOrDefault("kernel"), size, seed=self.getSeed()),
             leaf_size=leaf_size_of(size),

@@ -1,4 +1,4 @@
-"""The Spark ML face: KernelKMeans, an Estimator, and the KernelKMeansModel it fits, a Transformer."""
+"""The pyspark.ml API of kernel k-means: the Estimator KernelKMeans and its model, KernelKMeansModel."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models import kernel_kmeans as local
-from kernelcoreset.spark.columns import layout_of
 from kernelcoreset.spark.labels import LabelSettings, label_rows
 from kernelcoreset.spark.leaves import LeafSettings
-from kernelcoreset.spark.ml.base import Columns, CoresetEstimator, param
+from kernelcoreset.spark.ml.base import Columns, CoresetEstimator, optional, param, stage_layout
 from kernelcoreset.spark.ml.persistence import ModelReader, ModelWriter
-from kernelcoreset.spark.summary import KernelKMeansSummary, summarize
+from kernelcoreset.spark.summary import KernelKMeansSummary, Measurement, clustering_of
 
 
 class KernelKMeans(CoresetEstimator):
@@ -32,9 +31,9 @@ class KernelKMeans(CoresetEstimator):
     Parameters
     ----------
     k : int
-        Clusters, 2 by default.
+        Number of clusters, 2 by default.
     kernel : Kernel
-        Such as Gaussian(sigma=50.0), which stands for itself where none is given with sigma 1.
+        For example Gaussian(sigma=50.0). The default is Gaussian(sigma=1.0).
     coresetSize : int
         Points of the coreset, 1,000 by default.
     z : float
@@ -43,10 +42,10 @@ class KernelKMeans(CoresetEstimator):
     featuresCol : str
         One array or vector column, "features" by default.
     inputCols : list of str
-        Numeric columns instead.
+        Numeric columns, instead of featuresCol.
     weightCol, idCol : str, optional
     predictionCol, distanceCol, marginCol : str
-        Names of the columns that `transform` adds; no margin unless named.
+        Names of the columns that `transform` adds. The margin is added only if `marginCol` is set.
     badRows : {"fail", "drop"}
 
     Examples
@@ -81,12 +80,14 @@ class KernelKMeans(CoresetEstimator):
     ) -> None:
         super().__init__()
         self._setDefault(coresetSize=1000, z=2.0)
-        self.setParams(**self._input_kwargs)  # type: ignore[attr-defined]  # which keyword_only fills
+        self.setParams(**self._input_kwargs)  # type: ignore[attr-defined]  # set by keyword_only
 
-    def _fit_coreset(self, coreset: Coreset, settings: LeafSettings, **options: Any) -> KernelKMeansModel:
+    def _fit_coreset(
+        self, coreset: Coreset, settings: LeafSettings, dataset: DataFrame, **options: Any
+    ) -> KernelKMeansModel:
         recipe = settings.recipe
         fitted = local.KernelKMeansModel.fit_coreset(coreset, recipe.k, recipe.kernel, z=recipe.z, **options)
-        return KernelKMeansModel(fitted)
+        return KernelKMeansModel(fitted, dataset)
 
     def _leaf_settings(self, dataset: DataFrame) -> LeafSettings:
         settings = super()._leaf_settings(dataset)
@@ -99,7 +100,9 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
     Parameters
     ----------
     fitted : kernelcoreset.KernelKMeansModel
-        The model of the numpy face, which this one carries: `localModel` gives it back.
+        The numpy model, which labels the rows. It is available as `localModel`.
+    training : DataFrame, optional
+        The rows the model was fitted on, for `summary`.
 
     Examples
     --------
@@ -114,39 +117,33 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
     localClass: ClassVar[Any] = local.KernelKMeansModel
     """The class of the numpy model in it."""
 
-    def __init__(self, fitted: local.KernelKMeansModel) -> None:
+    def __init__(self, fitted: local.KernelKMeansModel, training: DataFrame | None = None) -> None:
         super().__init__()
         self.localModel = fitted
-        self._training: DataFrame | None = None
+        self._training = training
         self._summary: KernelKMeansSummary | None = None
-
-    @property
-    def _clustering(self) -> local.KernelKMeansModel:
-        """What labels the rows."""
-        return self.localModel
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         return label_rows(dataset, self._label_settings(dataset))
 
     def _label_settings(self, dataset: DataFrame, weight_col: str | None = None) -> LabelSettings:
-        return LabelSettings(
-            self._clustering.centers,
-            self._clustering.z,
-            layout_of(dataset, self._features(), weight_col),
+        return LabelSettings.of(
+            self.localModel,
+            stage_layout(self, dataset, weight_col),
             prediction_col=self.getPredictionCol(),
-            distance_col=self._optional(self.distanceCol),
-            margin_col=self._optional(self.marginCol),
+            distance_col=optional(self, "distanceCol"),
+            margin_col=optional(self, "marginCol"),
             drop_bad_rows=self.getOrDefault("badRows") == "drop",
         )
 
     @property
     def hasSummary(self) -> bool:  # noqa: N802
-        """Whether the rows the model was fitted on are at hand."""
+        """Whether the rows the model was fitted on are known."""
         return self._training is not None
 
     @property
     def summary(self) -> KernelKMeansSummary:
-        """Cost, sizes and certificate on the rows the model was fitted on: one pass, made when first asked for."""
+        """Cost, cluster sizes and certificate on the rows the model was fitted on; the first access takes one pass."""
         if self._training is None:
             raise DataError("A model that was loaded or refitted has no summary: call `evaluate(frame)` on some rows.")
         if self._summary is None:
@@ -154,28 +151,31 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
         return self._summary
 
     def evaluate(self, dataset: DataFrame) -> KernelKMeansSummary:
-        """Return cost, sizes and certificate of the model on the rows of a DataFrame."""
-        settings = self._label_settings(dataset, self._optional(self.weightCol))
-        return summarize(dataset, self._clustering, settings)
+        """Return cost, cluster sizes and certificate of the model on the rows of a DataFrame; nothing is written."""
+        weight_col = optional(self, "weightCol")
+        measurement = Measurement(self.localModel, weighted=weight_col is not None)
+        labelled = label_rows(dataset, self._label_settings(dataset, weight_col), measurement=measurement)
+        labelled.write.format("noop").mode("overwrite").save()
+        return measurement.summary()
 
     @property
     def coreset(self) -> DataFrame:
-        """The coreset as a DataFrame: point, weight and, where kept, id."""
+        """The coreset as a DataFrame: point, weight and, if `idCol` was set, id."""
         return SparkSession.active().createDataFrame(self.localModel.coreset.to_arrow())
 
     def clusterWeights(self) -> list[float]:  # noqa: N802
-        """Return the weight of each cluster in the data, as the coreset estimates it."""
-        return [float(weight) for weight in self._clustering.cluster_weights]
+        """Return the weight of each cluster in the data, estimated from the coreset."""
+        return [float(weight) for weight in clustering_of(self.localModel).cluster_weights]
 
     def refit(self, k: int, **options: Any) -> Self:
-        """Return a model for another k, at most the coreset's, from the kept coreset alone; the data is not touched."""
+        """Return a model for another k, at most that of the coreset. Only the coreset is used; no rows are read."""
         return self._copyValues(type(self)(self.localModel.refit(k, **options)))
 
     def write(self) -> ModelWriter:
-        """Return a writer; `write().overwrite().save(path)` replaces what is there."""
+        """Return a writer; `write().overwrite().save(path)` replaces an existing one."""
         return ModelWriter(self)
 
     @classmethod
     def read(cls) -> ModelReader:
-        """Return a reader; `load(path)` is the short form. It also reads what the numpy face saved."""
+        """Return a reader; `load(path)` is the short form. It also reads what the numpy model saved."""
         return ModelReader(cls)

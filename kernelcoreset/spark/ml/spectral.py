@@ -1,4 +1,4 @@
-"""The Spark ML face of spectral clustering: SpectralClustering, an Estimator, and its SpectralClusteringModel."""
+"""The pyspark.ml API of spectral clustering: the Estimator SpectralClustering and its SpectralClusteringModel."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from typing import Any, ClassVar
 
 from pyspark import keyword_only
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.checks import check_count
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.kernels import Kernel, Normalized
-from kernelcoreset.models import kernel_kmeans as local
-from kernelcoreset.spark.labels import LabelSettings
 from kernelcoreset.spark.leaves import LeafSettings
 from kernelcoreset.spark.ml.base import CoresetEstimator, param
 from kernelcoreset.spark.ml.kernel_kmeans import KernelKMeansModel
-from kernelcoreset.spark.sample import sample_degrees
+from kernelcoreset.spark.sample import random_order, sample_degrees
 from kernelcoreset.spectral.degrees import DEGREE_SAMPLE
 from kernelcoreset.spectral.model import SpectralModel
 
@@ -26,13 +23,13 @@ from kernelcoreset.spectral.model import SpectralModel
 class SpectralClustering(CoresetEstimator):
     """Spectral clustering of a DataFrame of any size, through a coreset.
 
-    A sample of the rows gives every row its degree; one more pass builds the coreset of the normalized kernel on the
-    executors; the driver finds the cut on it.
+    The degrees of all rows are estimated from a sample of them. One more pass builds the coreset of the normalized
+    kernel on the executors, and the driver clusters it.
 
     Parameters
     ----------
     k : int
-        Clusters, 2 by default.
+        Number of clusters, 2 by default.
     kernel : Kernel
         The similarity: positive semidefinite and at least 0 on the rows, Gaussian(sigma=1.0) by default.
     coresetSize : int
@@ -43,10 +40,10 @@ class SpectralClustering(CoresetEstimator):
     featuresCol : str
         One array or vector column, "features" by default.
     inputCols : list of str
-        Numeric columns instead.
+        Numeric columns, instead of featuresCol.
     weightCol, idCol : str, optional
     predictionCol, distanceCol, marginCol : str
-        Names of the columns that `transform` adds; no margin unless named.
+        Names of the columns that `transform` adds. The margin is added only if `marginCol` is set.
     badRows : {"fail", "drop"}
 
     Examples
@@ -81,31 +78,35 @@ class SpectralClustering(CoresetEstimator):
     ) -> None:
         super().__init__()
         self._setDefault(coresetSize=2000, degreeSample=DEGREE_SAMPLE)
-        self.setParams(**self._input_kwargs)  # type: ignore[attr-defined]  # which keyword_only fills
+        self.setParams(**self._input_kwargs)  # type: ignore[attr-defined]  # set by keyword_only
 
-    def _fit_coreset(self, coreset: Coreset, settings: LeafSettings, **options: Any) -> SpectralClusteringModel:
+    def _fit_coreset(
+        self, coreset: Coreset, settings: LeafSettings, dataset: DataFrame, **options: Any
+    ) -> SpectralClusteringModel:
         degrees = settings.degrees
         fitted = SpectralModel.fit_coreset(coreset, settings.recipe.k, degrees, **options)  # type: ignore[arg-type]  # not None
-        return SpectralClusteringModel(fitted)
+        return SpectralClusteringModel(fitted, dataset)
 
     def _leaf_settings(self, dataset: DataFrame) -> LeafSettings:
         plain = super()._leaf_settings(dataset)
         recipe = plain.recipe
         count = self.getOrDefault("degreeSample")
-        degrees = sample_degrees(dataset, plain.layout, recipe.kernel, count, F.rand(recipe.seed))
+        degrees = sample_degrees(dataset, plain.layout, recipe.kernel, count, random_order(recipe.seed, by_file=False))
         return replace(plain, recipe=replace(recipe, kernel=Normalized(recipe.kernel)), degrees=degrees)
 
 
 class SpectralClusteringModel(KernelKMeansModel):
     """A fitted spectral clustering that labels the rows of any DataFrame, new ones included.
 
-    The distance is that to the own center in the feature space of the normalized kernel; the weight of a cluster is its
-    volume over the total weight of the data. A summary has no certificate.
+    Distances are those to the nearest center in the feature space of the normalized kernel. The weight of a cluster is
+    its volume divided by the total weight of the data. A summary has no certificate.
 
     Parameters
     ----------
     fitted : kernelcoreset.SpectralModel
-        The model of the numpy face, which this one carries: `localModel` gives it back.
+        The numpy model, which labels the rows. It is available as `localModel`.
+    training : DataFrame, optional
+        The rows the model was fitted on, for `summary`.
 
     Examples
     --------
@@ -121,18 +122,10 @@ class SpectralClusteringModel(KernelKMeansModel):
 
     localModel: SpectralModel  # type: ignore[assignment]
 
-    def __init__(self, fitted: SpectralModel) -> None:
-        super().__init__(fitted.clustering)
-        self.localModel = fitted
-
-    @property
-    def _clustering(self) -> local.KernelKMeansModel:
-        return self.localModel.clustering
-
-    def _label_settings(self, dataset: DataFrame, weight_col: str | None = None) -> LabelSettings:
-        return replace(super()._label_settings(dataset, weight_col), degrees=self.localModel.degrees)
+    def __init__(self, fitted: SpectralModel, training: DataFrame | None = None) -> None:
+        super().__init__(fitted, training)  # type: ignore[arg-type]  # it has what KernelKMeansModel needs of it
 
     @property
     def normalizedCut(self) -> float:  # noqa: N802
-        """The normalized cut of the solution, as the coreset estimates it."""
+        """The normalized cut of the solution, estimated from the coreset."""
         return self.localModel.normalized_cut

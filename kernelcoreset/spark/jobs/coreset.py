@@ -1,0 +1,101 @@
+"""The step from rows to a coreset, by the settings of a job: kernel, degrees, leaves, and their merge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import Column, DataFrame
+
+from kernelcoreset.clustering.choosing import choose_sigma
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
+from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.kernels import Normalized
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.spark.columns import Layout
+from kernelcoreset.spark.jobs.input import Input
+from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_files, leaves_by_spark, refuse_unusable
+from kernelcoreset.spark.merge import gather, merge_leaves
+from kernelcoreset.spark.sample import random_order, sample_degrees, sample_rows
+from kernelcoreset.spectral.degrees import Degrees
+
+_SIGMA_SAMPLE = 2_000
+
+
+def build(data: Input, settings: Settings, record: RunRecord, degrees: Degrees | None = None) -> Coreset:
+    """Read all rows once and return their coreset; the settings say what to do with bad rows.
+
+    With degrees it is a coreset of the normalized kernel, for spectral clustering.
+    """
+    kernel = kernel_of_input(data, settings) if degrees is None else Normalized(degrees.kernel)
+    record.add(kernel=repr(kernel))
+    leaf_settings = replace(leaf_settings_of(settings, kernel, data.sized_layout), degrees=degrees)
+    with record.stage("leaves"):
+        found = _leaves(data, leaf_settings)
+    record.add(rows=found.rows, bad_rows=found.bad.rows, bad_columns=found.bad.counts, leaves=found.leaves)
+    refuse_unusable(found, settings.input.bad_rows)
+    with record.stage("merge"):
+        coreset = merge_leaves(found, leaf_settings)
+    record.add(coreset_points=len(coreset), coreset_weight=float(coreset.weights.sum()))
+    if settings.coreset.path is not None:
+        coreset.write_parquet(settings.coreset.path)
+        record.add(coreset=settings.coreset.path)
+    return coreset
+
+
+def _leaves(data: Input, settings: LeafSettings) -> Leaves:
+    row_groups = data.row_groups
+    if row_groups is None:
+        return gather(leaves_by_spark(data.frame, settings), settings)
+    id_col = data.settings.id_col
+    id_type = data.frame.schema[id_col].dataType if id_col else None
+    leaves = leaves_by_files(data.spark, row_groups, settings, id_type)
+    return gather(leaves, settings, most_leaves=len(row_groups))
+
+
+def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout) -> LeafSettings:
+    """Return what the tasks that build leaves need to know."""
+    wanted = settings.coreset
+    return LeafSettings(
+        Recipe(wanted.k, kernel, wanted.coreset_size, z=wanted.z, seed=wanted.seed),
+        leaf_size=leaf_size_of(wanted.coreset_size, wanted.leaf_size),
+        layout=layout,
+    )
+
+
+def estimate_degrees(data: Input, settings: Settings, record: RunRecord) -> Degrees:
+    """Return the degrees for spectral clustering, estimated from a uniform sample of the rows."""
+    if settings.coreset.z != 2.0:
+        raise SettingError(f"`coreset.z` must be 2 for spectral clustering; got {settings.coreset.z:g}. Leave it out.")
+    layout = data.sized_layout
+    # The footers hold the number of rows. If some rows are bad, the smallest degree comes out a little smaller.
+    is_counted = data.row_groups is not None and layout.weight_col is None
+    total = float(sum(part.rows for part in data.row_groups or ())) if is_counted else None
+    kernel = kernel_of_input(data, settings)
+    found = sample_degrees(data.frame, layout, kernel, settings.spectral.degree_sample, _order(data, settings), total)
+    record.add(degree_sample=len(found.points))
+    return found
+
+
+def kernel_of_input(data: Input, settings: Settings) -> Kernel:
+    """Return the kernel of the settings; the width is estimated from the rows if the settings ask for it."""
+    if settings.kernel.sigma_rule is None:
+        return settings.kernel.build()
+    return kernel_of_rows(data.frame, data.sized_layout, settings, _order(data, settings))
+
+
+def kernel_of_rows(frame: DataFrame, layout: Layout, settings: Settings, order: Column) -> Kernel:
+    """Return the same for a frame of rows in the random order `order`; the layout must have its dimension."""
+    rule = settings.kernel.sigma_rule
+    if rule is None:
+        return settings.kernel.build()
+    points, _ = sample_rows(frame, replace(layout, weight_col=None, id_col=None), _SIGMA_SAMPLE, order)
+    if not len(points):
+        raise DataError("`kernel.sigma` cannot be chosen: there is no row that can be used.")
+    return settings.kernel.build(sigma=choose_sigma(points, rule, seed=settings.coreset.seed))
+
+
+def _order(data: Input, settings: Settings) -> Column:
+    return random_order(settings.coreset.seed, by_file=data.row_groups is not None)

@@ -1,0 +1,173 @@
+"""What the streaming job does with one micro-batch: add its leaf to the store, refit the model if due, write labels."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from kernelcoreset.coresets.build import merge_coresets
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.errors import DataError
+from kernelcoreset.jobs import store_model
+from kernelcoreset.jobs.record import log
+from kernelcoreset.jobs.settings.rows import OutputSettings
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.spark.columns import Layout, refuse_bad_rows, with_dimension
+from kernelcoreset.spark.jobs.compaction import compacted, key_of
+from kernelcoreset.spark.jobs.coreset import kernel_of_rows, leaf_settings_of
+from kernelcoreset.spark.jobs.input import input_layout
+from kernelcoreset.spark.jobs.labels import label_input, quarantined_rows
+from kernelcoreset.spark.jobs.output import partition_folder, write_output
+from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark
+from kernelcoreset.spark.merge import gather
+from kernelcoreset.spark.sample import random_order
+from kernelcoreset.store.store import CoresetStore, LeafUpdate
+
+JOB = "stream"
+_KEPT_SECONDS = 3600.0  # files that the store no longer uses are removed after that; readers have finished by then
+
+
+@dataclass(frozen=True)
+class StreamState(store_model.JobState):
+    """What the store remembers for this job."""
+
+    checkpoint: str | None = None
+    batch: int = -1
+    """The last micro-batch whose leaf is in the store."""
+    rows: int = 0
+    bad_rows: int = 0
+    fit_batch: int = -1
+    fit_time: float = 0.0
+    moved: float | None = None
+
+
+class MicroBatchHandler:
+    """The function that Spark calls with each micro-batch.
+
+    It is pickled before it is first called: on Spark Connect it runs in a process beside the server.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._store: CoresetStore | None = None
+        self._model: tuple[str, KernelKMeansModel] | None = None
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Add one micro-batch to the store, refit the model if it is due, and write the labels."""
+        # The same object from batch to batch, so that a commit of another writer in between is noticed.
+        self._store = self._store or store_model.find_store(self.settings, JOB)
+        # Read once per micro-batch: every step below gets the state and returns the new one.
+        state = StreamState.of(self._store)
+        model = None if self._store is None else self._model_of(self._store, state)
+        layout = self._layout(frame, model)
+        if self._store is None:
+            order = random_order(self.settings.coreset.seed, by_file=False)
+            kernel = kernel_of_rows(frame, layout, self.settings, order)
+            self._store = store_model.make_store(self.settings, kernel)
+        if batch > state.batch + 1 and state.batch >= 0:
+            raise DataError(
+                f"Micro-batch {batch} follows {state.batch} in the store at {self._store.path}: those between are "
+                "missing. The checkpoint went on without this store. Start again with a new checkpoint and a new store."
+            )
+        if batch > state.batch:
+            state = self._add_leaf(self._store, state, frame, layout, batch)
+        model = self._refit_if_due(self._store, state, model)
+        if model is not None:
+            self._write(frame, layout, model, batch)
+
+    def _layout(self, frame: DataFrame, model: KernelKMeansModel | None) -> Layout:
+        layout = input_layout(frame, self.settings.input)
+        if model is None:
+            return with_dimension(frame, layout)
+        return replace(layout, dimension=model.coreset.points.shape[1])
+
+    # --- leaf --------------------------------------------------------------------------------------------------------
+
+    def _add_leaf(
+        self, store: CoresetStore, state: StreamState, frame: DataFrame, layout: Layout, batch: int
+    ) -> StreamState:
+        """Commit the leaf of a micro-batch, and return the state with it."""
+        key = key_of(0, batch, batch)
+        settings = leaf_settings_of(self.settings, store.kernel, layout)
+        settings = replace(settings, recipe=settings.recipe.varied(seed=store.leaf_seed(key)))
+        found = gather(leaves_by_spark(frame, settings), settings)
+        if self.settings.input.bad_rows == "fail":
+            refuse_bad_rows(found.bad, found.rows)
+        good = found.rows - found.bad.rows
+        state = replace(
+            state,
+            checkpoint=self.settings.stream.checkpoint,
+            batch=batch,
+            rows=state.rows + good,
+            bad_rows=state.bad_rows + found.bad.rows,
+        )
+        put, expired = dict[str, LeafUpdate](), list[str]()
+        if found.coresets:
+            leaf = LeafUpdate(_one_leaf(found, store, settings), rows=good)
+            put, expired = compacted(store, key, leaf, self.settings.stream.fan_in)
+        store_model.keep_state(store, self.settings, JOB, state, put=put, expire=expired)
+        return state
+
+    # --- model -------------------------------------------------------------------------------------------------------
+
+    def _refit_if_due(
+        self, store: CoresetStore, state: StreamState, before: KernelKMeansModel | None
+    ) -> KernelKMeansModel | None:
+        """Return the model to label with: a new one if it is due, else the one before."""
+        wanted = self.settings.stream
+        if not any(store.info(key)["points"] for key in store.keys()):  # noqa: SIM118
+            return before
+        fit = store_model.plain_fit(self.settings)
+        is_due = before is None or state.fit != fit or state.batch - state.fit_batch >= wanted.refit_batches
+        if wanted.refit_minutes is not None and state.batch > state.fit_batch:
+            is_due = is_due or time.time() - state.fit_time >= 60 * wanted.refit_minutes
+        if not is_due:
+            return before
+        tracked, state = store_model.fit_store(store, self.settings, state, before, fit)
+        state = replace(state, fit_batch=state.batch, fit_time=time.time(), moved=tracked.moved)
+        store_model.keep_state(store, self.settings, JOB, state)
+        self._model = (str(state.model), tracked.model)
+        log.info("micro-batch %d: model %d, moved %s", state.batch, state.run, tracked.moved)
+        store_model.remove_old_models(store, state)
+        store.vacuum(older_than=_KEPT_SECONDS)
+        return tracked.model
+
+    def _model_of(self, store: CoresetStore, state: StreamState) -> KernelKMeansModel | None:
+        """The model that the state names, read from the store unless it is in memory."""
+        name = state.model
+        if name is not None and (self._model is None or self._model[0] != name):
+            found = store_model.read_model(store, name)
+            self._model = None if found is None else (name, found)
+        return None if name is None or self._model is None else self._model[1]
+
+    # --- labels ------------------------------------------------------------------------------------------------------
+
+    def _write(self, frame: DataFrame, layout: Layout, model: KernelKMeansModel, batch: int) -> None:
+        settings = self.settings
+        if settings.input.bad_rows == "quarantine":
+            quarantine = OutputSettings(path=settings.input.quarantine_path)
+            self._write_batch(quarantined_rows(frame, layout, model), quarantine, batch)
+        labelled = label_input(frame, layout, model, settings, columns=settings.output.columns)
+        self._write_batch(labelled, settings.output, batch)
+
+    def _write_batch(self, frame: DataFrame, output: OutputSettings, batch: int) -> None:
+        """Write the rows of a micro-batch; they replace what an earlier attempt may have written."""
+        column = self.settings.stream.batch_col
+        if output.table is not None:
+            frame = frame.withColumn(column, F.lit(batch))
+            write_output(frame, replace(output, mode="overwrite-partitions", partition_by=(column,), columns=None))
+        else:
+            place = f"{str(output.path).rstrip('/')}/{partition_folder({column: str(batch)})}"
+            write_output(frame, replace(output, path=place, mode="overwrite", partition_by=(), columns=None))
+
+
+def _one_leaf(found: Leaves, store: CoresetStore, settings: LeafSettings) -> Coreset:
+    if len(found.coresets) == 1:
+        return found.coresets[0]
+    return merge_coresets(
+        found.coresets, store.k, store.kernel, store.leaf_size, z=store.z, seed=settings.seed_of(1, 0)
+    )

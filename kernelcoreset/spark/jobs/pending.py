@@ -1,0 +1,115 @@
+"""Labels of the keys of an update that are pending: written for keys with rows, removed for keys without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from kernelcoreset.errors import SettingError
+from kernelcoreset.jobs.settings.rows import OutputSettings
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.spark.jobs.keys import KeyedInput
+from kernelcoreset.spark.jobs.labels import (
+    check_output_columns,
+    label_input,
+    measurement_of,
+    quarantined_rows,
+    summary_of,
+)
+from kernelcoreset.spark.jobs.output import check_output, remove_partitions, write_output
+from kernelcoreset.spark.keyed_leaves import KEY
+from kernelcoreset.store.store import CoresetStore
+
+
+def keyed_output(data: KeyedInput, settings: Settings, *, is_first_run: bool) -> OutputSettings | None:
+    """Return the output with the partitions of the keys; None if no labels are wanted.
+
+    Everything that can be checked before the work starts is checked here.
+    """
+    if settings.update.label == "none":
+        return None
+    partition_by, output = data.partition_by, settings.output
+    if output.partition_by and output.partition_by != partition_by:
+        raise SettingError(
+            f"`output.partition_by` must be {list(partition_by)} for this input, so that the labels of a key can be "
+            f"replaced, or be left out; got {list(output.partition_by)}."
+        )
+    if is_first_run:
+        check_output(data.spark, output)
+    columns = None if output.columns is None else tuple(dict.fromkeys([*output.columns, *partition_by]))
+    keyed = replace(output, partition_by=partition_by, mode="overwrite-partitions", columns=columns)
+    check_output_columns(data.columns, keyed, settings.input)
+    return keyed
+
+
+class PendingLabels:
+    """Writes the labels of pending keys with one model.
+
+    Parameters
+    ----------
+    data : KeyedInput
+    store : CoresetStore
+    model : KernelKMeansModel
+    settings : Settings
+    output : OutputSettings
+        That of `keyed_output`.
+    """
+
+    def __init__(
+        self,
+        data: KeyedInput,
+        store: CoresetStore,
+        model: KernelKMeansModel,
+        settings: Settings,
+        output: OutputSettings,
+    ) -> None:
+        self._data = data
+        self._store = store
+        self._model = model
+        self._settings = settings
+        self._output = output
+
+    def write(self, pending: Sequence[str], gone: Sequence[str]) -> dict[str, Any]:
+        """Write the labels of the keys `pending`, remove those of the keys `gone`; return values for the record."""
+        # A key that the input no longer has, but the store keeps (vanished = "keep"), has no rows to label.
+        here = [key for key in pending if key in self._data.parts]
+        full = [key for key in here if self._store.info(key)["rows"]]
+        empty = [*gone, *sorted(set(here) - set(full))]
+        # Spark overwrites the folders of keys with rows. Those of keys without rows have to be removed.
+        remove_partitions(self._data.spark, self._output, [self._data.partition_of(key) for key in empty])
+        if not full:
+            return {}
+        if self._settings.input.bad_rows == "quarantine":
+            self._write_quarantine(full, [*gone, *here])
+        return self._write_labels(full)
+
+    def _write_quarantine(self, keys: list[str], replaced: list[str]) -> None:
+        path, partition_by = str(self._settings.input.quarantine_path), self._output.partition_by
+        quarantine = OutputSettings(path=path, partition_by=partition_by)
+        remove_partitions(self._data.spark, quarantine, [self._data.partition_of(key) for key in replaced])
+        bad = quarantined_rows(self._data.rows_of(keys), self._data.data.layout, self._model).drop(KEY)
+        bad.write.mode("append").partitionBy(*partition_by).parquet(path)
+
+    def _write_labels(self, keys: list[str]) -> dict[str, Any]:
+        # The certificate compares rows with the coreset, which must be that of the same rows and weights.
+        is_whole = keys == self._store.keys() and self._settings.update.half_life is None
+        measurement = measurement_of(self._model, self._settings, with_certificate=is_whole)
+        labelled = label_input(
+            self._data.rows_of(keys).drop(KEY),
+            self._data.data.layout,
+            self._model,
+            self._settings,
+            columns=self._output.columns,
+            measurement=measurement,
+        )
+        write_output(labelled, self._output)
+        found = measurement.summary()
+        values = (
+            summary_of(found, self._model)
+            if is_whole
+            else {"cluster_sizes": found.cluster_sizes, "labelled_cost": found.cost}
+        )
+        place = self._output.path or self._output.table
+        return {**values, "labelled_rows": found.rows - found.bad_rows, "output": place}
