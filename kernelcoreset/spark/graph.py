@@ -1,8 +1,8 @@
-"""Graphs on Spark: a DataFrame of edges in, a DataFrame with a cluster for every node out.
+"""Clusters of a graph whose edges are a DataFrame, as a DataFrame with one row per node.
 
-The edges are gathered on the driver, as compressed rows of 12 bytes an edge and direction: a graph's clusters are found
-by walks and sweeps that jump from node to node, which one machine's memory serves in seconds and a shuffle does not.
-Up to `most_edges`; new nodes are labelled on the executors, by joins.
+The edges are collected on the driver, up to `most_edges`, as compressed sparse rows of 12 bytes per edge and direction.
+Walks and sweeps over a graph visit nodes in random order: in the memory of one machine this takes seconds, with
+shuffles it would take hours. New nodes are labelled on the executors, by joins.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from kernelcoreset.graphs.model import GraphModel, fit_graph
 from kernelcoreset.spark.columns import quoted
 
 BYTES_PER_EDGE = 160
-"""Bytes of the driver's Python that an edge takes on its way to compressed rows; ids that are texts come on top."""
+"""Memory per edge, in bytes, of the Python process of the driver. String ids need more."""
 MOST_EDGES = 50_000_000
-"""Rows of edges gathered on the driver at most, unless more are allowed."""
+"""Default of the largest number of edges that are collected on the driver."""
 
 _SOURCE, _TARGET, _WEIGHT = "source", "target", "weight"
 
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Where an edge is found: two columns of node ids of one type, whole numbers or texts, and maybe a weight."""
+    """The columns of an edge: two with node ids, both integers or both strings, and optionally one with the weight."""
 
     source: str = "src"
     target: str = "dst"
@@ -42,16 +42,17 @@ class EdgeColumns:
 
 @dataclass(frozen=True, eq=False)
 class GraphClusters:
-    """Clusters of a graph that came as a DataFrame.
+    """Clusters of a graph whose edges were a DataFrame.
 
     Parameters
     ----------
     labels : DataFrame
-        The columns node and prediction, one row a node: clusters by falling volume, -1 without edges of weight above 0.
+        The columns node and prediction, one row per node. Cluster 0 has the largest volume; nodes without an edge of
+        positive weight have -1.
     model : GraphModel
-        Clusters by the position of a node in the sorted list of ids; exact normalized cut, shift, coreset.
+        Its labels are in the order of the sorted ids. It has the exact normalized cut, the shift and the coreset.
     edges : int
-        Rows of edges read.
+        Number of edges read.
     """
 
     labels: DataFrame
@@ -59,18 +60,18 @@ class GraphClusters:
     edges: int
 
     def predict(self, frame: DataFrame, columns: EdgeColumns | None = None) -> DataFrame:
-        """Return node and prediction of new nodes, by their edges to known ones.
+        """Return the clusters of new nodes, by their edges to known ones.
 
         Parameters
         ----------
         frame : DataFrame
-            Edges from a new node (the source) to a known one (the target). Edges to unknown nodes are passed over.
+            Edges from a new node (the source) to a known one (the target). Edges to unknown nodes are ignored.
         columns : EdgeColumns
 
         Returns
         -------
         DataFrame
-            The columns node and prediction; new nodes without an edge to a known one are left out.
+            The columns node and prediction. It has no row for a new node without an edge to a known one.
         """
         columns = columns or EdgeColumns()
         edges = _edges(frame, columns)
@@ -116,14 +117,15 @@ def cluster_graph(
     Parameters
     ----------
     frame : DataFrame
-        One row an edge; it counts in both directions, and an edge given several times has the sum of its weights.
+        One row per edge, which counts in both directions. The weights of an edge that is given several times are added.
     k : int
     columns : EdgeColumns
-        By default src and dst, all of weight 1.
+        By default src and dst, and all weights are 1.
     coreset_size, n_init, max_iter, seed
-        As `size` and the others in `fit_graph`. The same edges in any order and partitions give the same clusters.
+        As `size`, `n_init`, `max_iter` and `seed` of `fit_graph`. The same edges give the same clusters, in any order
+        and any partitioning.
     most_edges : int
-        Refuse more rows than this before gathering any of them.
+        Raise DataError if there are more edges than this, before any are collected.
 
     Returns
     -------
@@ -137,8 +139,8 @@ def cluster_graph(
         raise DataError("The graph has no edges: the input has no rows. Check the filter or the path that made it.")
     if count > most_edges:
         raise DataError(
-            f"The graph has {count:,} edges; at most {most_edges:,} are gathered on the driver, {BYTES_PER_EDGE} bytes "
-            "each. Drop light edges or add up duplicates first, or raise most_edges on a driver with the memory."
+            f"The graph has {count:,} edges; at most {most_edges:,} are collected on the driver, {BYTES_PER_EDGE} "
+            "bytes each. Drop light edges, add up duplicates, or raise most_edges if the driver has the memory."
         )
     table = edges.toArrow()
     names, source, target = _number_nodes(table[_SOURCE], table[_TARGET])
@@ -149,7 +151,7 @@ def cluster_graph(
 
 
 def _edges(frame: DataFrame, columns: EdgeColumns) -> DataFrame:
-    """The edges under names of our own, weights as float64; columns of a wrong kind are refused."""
+    """The edges with the columns renamed and weights as float64; raises SettingError for columns of a wrong type."""
     types: dict[str, DataType] = {field.name: field.dataType for field in frame.schema.fields}
     wanted = {"source": [columns.source], "target": [columns.target]}
     wanted |= {} if columns.weight is None else {"weight": [columns.weight]}
@@ -160,7 +162,7 @@ def _edges(frame: DataFrame, columns: EdgeColumns) -> DataFrame:
     ):
         shown = " and ".join(kind.simpleString() for kind in kinds)
         raise SettingError(
-            f"Columns {columns.source} and {columns.target} must both hold whole numbers or both texts; they are "
+            f"Columns {columns.source} and {columns.target} must both hold integers or both strings; they are "
             f"{shown}. Cast them."
         )
     if columns.weight is not None and not isinstance(types[columns.weight], NumericType):
@@ -175,7 +177,7 @@ def _edges(frame: DataFrame, columns: EdgeColumns) -> DataFrame:
 
 
 def _refuse_bad(edges: DataFrame, columns: EdgeColumns) -> int:
-    """Refuse edges without a node or with a weight that is none, counted by column; return the number of rows."""
+    """Raise DataError if an edge lacks a node or has a bad weight; return the number of edges."""
     bad = {
         columns.source: F.col(_SOURCE).isNull(),
         columns.target: F.col(_TARGET).isNull(),
@@ -198,7 +200,7 @@ def _refuse_bad(edges: DataFrame, columns: EdgeColumns) -> int:
 def _number_nodes(
     source: pa.ChunkedArray, target: pa.ChunkedArray
 ) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]:
-    """The sorted ids of all nodes, and both ends of every edge as positions in them."""
+    """The sorted ids of all nodes, and both ends of every edge as positions among them."""
     both = pa.chunked_array([*source.chunks, *target.chunks]).dictionary_encode()
     names = both.chunk(0).dictionary
     order = pc.sort_indices(names)

@@ -30,7 +30,7 @@ _TASK_PARTS = 2**21
 
 @dataclass(frozen=True, eq=False)
 class KeyLeaf:
-    """The leaf of one key, and what was seen of its rows."""
+    """The leaf of one key, and its numbers of rows and bad rows."""
 
     coreset: Coreset | None
     rows: int
@@ -135,10 +135,11 @@ def collect_keys(leaves: DataFrame, seeds: Mapping[str, int], settings: LeafSett
     numbers = pc.shift_right(table["leaf"], 32)
     found = {}
     for number, key in enumerate(sorted(seeds)):
-        own = collect_leaves(table.filter(pc.equal(numbers, number)), {"k": settings.recipe.k, "z": settings.recipe.z})
-        coreset = own.coresets[0] if own.coresets else None
-        if len(own.coresets) > 1:
+        rows = table.filter(pc.equal(numbers, number))
+        leaves_of_key = collect_leaves(rows, {"k": settings.recipe.k, "z": settings.recipe.z})
+        coreset = leaves_of_key.coresets[0] if leaves_of_key.coresets else None
+        if len(leaves_of_key.coresets) > 1:
             recipe = settings.recipe.varied(size=settings.leaf_size, seed=reduction_seed(seeds[key], 1, 0))
-            coreset = reduce_union(own.coresets, recipe, refine=False)
-        found[key] = KeyLeaf(coreset, own.rows, own.bad)
+            coreset = reduce_union(leaves_of_key.coresets, recipe, refine=False)
+        found[key] = KeyLeaf(coreset, leaves_of_key.rows, leaves_of_key.bad)
     return found

@@ -49,7 +49,7 @@ class LabelSettings:
 
     @classmethod
     def of(cls, model: KernelKMeansModel | SpectralModel, layout: Layout, **options: Any) -> Self:
-        """Return the settings for a model; the number of features is the model's own."""
+        """Return the settings for a model. Raises SettingError if the layout has another number of features."""
         clustering = clustering_of(model)
         degrees = model.degrees if isinstance(model, SpectralModel) else None
         d = clustering.centers.points.shape[1] - (degrees is not None)

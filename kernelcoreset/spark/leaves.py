@@ -25,17 +25,18 @@ from kernelcoreset.spectral.degrees import Degrees
 
 @dataclass(frozen=True)
 class LeafSettings:
-    """What a task needs to know. Plain data and a kernel: it travels to the executors."""
+    """What a task that builds a leaf needs to know. Plain data and a kernel: it is sent to the executors."""
 
     recipe: Recipe
     leaf_size: int
     layout: Layout
-    degrees: Degrees | None = None  # with them, rows get their degree as one more coordinate
+    degrees: Degrees | None = None
+    """For spectral clustering: what gives a row its degree, as one more coordinate."""
 
     def seed_of(self, level: int, place: int) -> int:
-        """Return the seed of one reduction: from the settings and where its input stands, never from the attempt.
+        """Return the seed of one reduction. It depends on its level and place, so a task that runs again gets the same.
 
-        Leaves are level 0. Every level has seeds of its own: a draw from a draw needs independent random numbers.
+        Leaves are level 0. Each level has different seeds: sampling from a sample needs independent random numbers.
         """
         return reduction_seed(self.recipe.seed, level, place)
 
@@ -46,7 +47,7 @@ class LeafSettings:
 
 
 def leaf_schema(id_type: DataType | None) -> StructType:
-    """Return the schema of leaf rows: a coreset of one part of the data, and what was seen of it."""
+    """Return the schema of leaf rows: the coreset of one part of the data, and its numbers of rows and bad rows."""
     fields = [
         StructField("leaf", LongType(), False),
         StructField("leaves", LongType(), False),
@@ -90,7 +91,7 @@ def leaves_by_files(
 
 
 class LeafBuilder:
-    """Streams the batches of one leaf through a tree, in bounded memory."""
+    """Builds one leaf from batches, in bounded memory."""
 
     def __init__(self, leaf: int, settings: LeafSettings, seed: int | None = None) -> None:
         self.leaf = leaf
@@ -101,7 +102,7 @@ class LeafBuilder:
         self._tree = CoresetTree.from_recipe(settings.recipe.varied(seed=seed), settings.leaf_size)
 
     def add(self, arrays: Sequence[pa.Array]) -> None:
-        """Take in the columns of a batch; bad rows are counted and left out."""
+        """Add the columns of a batch; bad rows are counted and left out."""
         layout = self.settings.layout
         self.rows += len(arrays[0])
         columns, weights, good = self._reader.read(arrays)
@@ -128,7 +129,7 @@ def leaf_row(
     schema: pa.Schema,
     seed: int | None = None,
 ) -> pa.RecordBatch:
-    """Return the row of a leaf from its batches; its seed comes from its number unless given."""
+    """Return the row of a leaf from its batches; by default its seed depends on its number."""
     builder = LeafBuilder(leaf, settings, seed)
     for arrays in batches:
         builder.add(arrays)
@@ -144,7 +145,7 @@ def _read_ids(array: pa.Array, name: str, leaf: int) -> NDArray[Any]:
 def as_row(
     leaf: int, leaves: int, rows: int, bad: BadRows, coreset: Coreset | None, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Return the row of a leaf, or of several that were merged."""
+    """Return the row of one leaf, or of several merged ones."""
     values: dict[str, Any] = {
         "leaf": leaf,
         "leaves": leaves,
@@ -164,7 +165,7 @@ def as_row(
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """Leaf rows back on the driver: coresets in the order of their leaves, and what was seen of the data."""
+    """The leaves on the driver: coresets in the order of their leaves, and numbers of rows and bad rows."""
 
     coresets: list[Coreset]
     rows: int
@@ -173,7 +174,7 @@ class Leaves:
 
 
 def collect_leaves(table: pa.Table, settings: dict[str, Any]) -> Leaves:
-    """Return the leaves of collected leaf rows. `settings` go into the coresets, to be checked when they are merged."""
+    """Return the leaves of collected leaf rows. The coresets get the `settings`, which are compared in a merge."""
     coresets, bad_columns = [], dict[str, int]()
     for row in sorted(_rows(table), key=lambda row: row["leaf"]):
         for name, count in row["bad_columns"]:
@@ -186,7 +187,7 @@ def collect_leaves(table: pa.Table, settings: dict[str, Any]) -> Leaves:
 
 
 def refuse_unusable(found: Leaves, bad_rows: str) -> None:
-    """Raise DataError where there are bad rows, unless the policy leaves them out, or where no row is left."""
+    """Raise DataError if there are bad rows and `bad_rows` is "fail", or if no row is left."""
     if bad_rows == "fail":
         refuse_bad_rows(found.bad, found.rows)
     if not found.coresets:

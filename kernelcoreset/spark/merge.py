@@ -1,4 +1,4 @@
-"""From leaf rows to one coreset: on the driver while they fit its budget, on the executors first beyond it."""
+"""From leaf rows to one coreset: merged on the driver, and before that on the executors if there are many."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from kernelcoreset.spark.leaves import LeafSettings, Leaves, as_row, collect_lea
 from kernelcoreset.spark.tasks import MOST_TASKS
 
 DRIVER_BUDGET = 256 * 1024**2
-"""Bytes of leaves the driver takes at once."""
+"""Bytes of leaves that the driver holds at once."""
 TASK_BUDGET = 64 * 1024**2
 """Bytes of leaves that one task merges."""
 
 
 def gather(leaves: DataFrame, settings: LeafSettings, most_leaves: int = MOST_TASKS) -> Leaves:
-    """Return the leaves on the driver, merged on the executors first where as many as there may be would not fit.
+    """Return the leaves on the driver; if `most_leaves` leaves would not fit there, the executors merge them first.
 
-    How many leaves there are is not known before they are made, so the bound on their number decides. Where they turn
-    out to be few, the merging only puts them side by side: nothing is lost by it.
+    The number of leaves is not known before they are built, so the largest possible number decides. If there are fewer
+    in the end, merging only concatenates them, which loses no accuracy.
     """
     fitting = max(2, DRIVER_BUDGET // settings.leaf_bytes)
     fan_in = max(2, TASK_BUDGET // settings.leaf_bytes)
     level = 2  # 0 are the leaves, 1 is the last merge
     while most_leaves > fitting:
         most_leaves = -(-most_leaves // fan_in)
-        # Of what the driver can take, each may keep its share.
+        # Each group may keep its share of what fits on the driver.
         size = settings.leaf_size * max(1, fitting // most_leaves)
         leaves = _merged_on_executors(leaves, settings, fan_in, size, most_leaves, level)
         level += 1
@@ -41,7 +41,7 @@ def gather(leaves: DataFrame, settings: LeafSettings, most_leaves: int = MOST_TA
 def _merged_on_executors(
     leaves: DataFrame, settings: LeafSettings, fan_in: int, size: int, groups: int, level: int
 ) -> DataFrame:
-    """Leaf rows of which there are at most `groups`: each holds `fan_in` leaves in turn, in `size` points at most."""
+    """At most `groups` leaf rows, each merged from `fan_in` consecutive leaves and of at most `size` points."""
     schema = leaves.schema
     arrow_schema = to_arrow_schema(schema)
 
@@ -60,6 +60,6 @@ def _merged_on_executors(
 
 
 def merge_leaves(found: Leaves, settings: LeafSettings) -> Coreset:
-    """Return the one coreset of all leaves, refined."""
+    """Return the coreset of all leaves, refined."""
     merged = reduce_union(found.coresets, settings.recipe.varied(seed=settings.seed_of(1, 0)))
     return replace(merged, settings=settings.recipe.settings)

@@ -171,7 +171,7 @@ def test_an_update_killed_at_every_write(remote, tmp_path):
         *("removal", "removal done", "labels", "labels done", "commit 3", "commit done 3"),
     ]
     # Each run is killed one step farther than the one before; what was done already is not done again, so that
-    # commits are counted anew.
+    # commits are counted from 1 again.
     for point in (
         *("leaf 2", "commit", "commit done"),
         *("model", "coreset", "commit", "commit done"),

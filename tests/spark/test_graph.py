@@ -1,4 +1,4 @@
-"""Graphs on Spark: the same clusters as the numpy face, by long and by text ids, and the job."""
+"""Graphs on Spark: the same clusters as the numpy model, with integer and with string ids, and the job."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def test_bad_edges_are_counted_by_column(spark, rows, message):
 
 
 def test_too_many_edges_for_the_driver_are_refused_before_they_are_gathered(spark, edges):
-    with pytest.raises(DataError, match=r"at most 10 are gathered on the driver"):
+    with pytest.raises(DataError, match=r"at most 10 are collected on the driver"):
         cluster_graph(spark.createDataFrame(table_of(edges)), K, most_edges=10)
 
 

@@ -56,7 +56,7 @@ def test_fit_transform_evaluate_save_load(frame, rings):
     labels = out["prediction"].to_numpy()
     assert out.column_names == ["id", "x", "y", "w", "ring", "prediction", "distance"]
     assert adjusted_rand_score(which, labels) == 1.0
-    # The same as the numpy face on the same model, and again after a second fit.
+    # The same as the numpy model, and again after a second fit.
     np.testing.assert_array_equal(model.localModel.predict(points), labels)
     found = model.localModel.label(points)
     np.testing.assert_allclose(out["distance"].to_numpy(), found.distances, rtol=1e-9)

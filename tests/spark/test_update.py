@@ -176,7 +176,7 @@ def test_window_decay_and_keeping(days):
     assert {i // 1000 for i in labels()} == {3, 4, 5, 6}  # what left the window keeps its labels
     assert record_of()["coreset_weight"] == pytest.approx(600, rel=0.1)
 
-    # Asked for decay, the same store is fitted anew; nothing else is done.
+    # Asked for decay, the same store is fitted again; nothing else is done.
     assert run("update.window=3", "update.half_life=1") == 0
     assert counts_of(record_of()) == (0, 0, 0, 0)
     assert record_of()["coreset_weight"] == pytest.approx(200 * (1 + 0.5 + 0.25), rel=0.1)
@@ -320,7 +320,7 @@ def test_an_output_that_is_not_ours_is_left_alone(days, capsys):
     assert not Path("store").exists()
 
 
-def test_a_lost_model_is_fitted_anew(days):
+def test_a_lost_model_is_fitted_again(days):
     assert run() == 0
     shutil.rmtree(record_of()["model"])
     put_day(6, 6)
