@@ -118,8 +118,14 @@ def test_bad_rows_and_batches_without_good_ones(config, capsys):
 def test_a_source_that_goes_on_until_stopped(config, spark):
     """Rows at a fixed rate, taken in every half second; stopped from elsewhere once there are enough."""
 
+    def last_batch():
+        try:
+            return kc.CoresetStore.open("store").state.get("batch", 0)
+        except FileNotFoundError:  # the job has not made the store yet
+            return -1
+
     def stop_later():
-        while not (Path("store").exists() and kc.CoresetStore.open("store").state.get("batch", 0) >= 3):
+        while last_batch() < 3:
             time.sleep(0.1)
         for query in spark.streams.active:
             query.stop()
