@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the graph loops on dense matrices. Nothing of kernelcoreset is used here."""
+"""Slow and simple versions of the graph loops on dense matrices, without kernelcoreset."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def matrix_of_edges(source, target, weights, n):
 
 
 def normalized_cut(labels, matrix):
-    """Sum over clusters of what leaves it over the sum of its degrees."""
+    """Sum over clusters of the weight of edges leaving it divided by the sum of its degrees."""
     degrees = matrix.sum(axis=1)
     total = 0.0
     for cluster in set(labels) - {-1}:
@@ -38,7 +38,7 @@ def distances_to_pivots(kernel, pivots):
 
 
 def diffused_kernel(matrix, hops, lazy=False):
-    """P^t D^-1 (P^t)^T, the last step of a lazy walk being half a stay."""
+    """P^t D^-1 (P^t)^T, where half of the mass stays in the last step of a lazy walk."""
     degrees = matrix.sum(axis=1)
     step = matrix / degrees[:, None]
     last = 0.5 * (np.eye(len(matrix)) + step) if lazy else step
@@ -47,7 +47,7 @@ def diffused_kernel(matrix, hops, lazy=False):
 
 
 def improve(matrix, labels, k):
-    """One sweep: each node goes where the cut of all, added up afresh, is least; a cluster's last node stays."""
+    """One sweep: each node moves to the cluster with the least cut, computed from all labels; last nodes stay."""
     labels = np.array(labels)
     degrees = matrix.sum(axis=1)
     for i in range(len(labels)):

@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the solvers in plain numpy: brute force, Lloyd, and the objective for any z."""
+"""Slow and simple versions of the solvers in plain numpy: brute force, Lloyd, and the objective for any z."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cost_of_centers(gram, weights, coefficients, z):
 
 
 def partition_cost(gram, weights, labels):
-    """Sum over clusters of w_x |phi(x) - mean|^2, the mean written out."""
+    """Sum over clusters of w_x |phi(x) - mean|^2, with explicit means."""
     cost = 0.0
     for c in np.unique(labels):
         a = np.where(labels == c, weights, 0.0)

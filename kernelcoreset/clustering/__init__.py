@@ -1,1 +1,1 @@
-"""From a coreset to clusters."""
+"""From a coreset to clusters of its points."""

@@ -1,4 +1,4 @@
-"""Choosing a kernel's width from the data, and the number of clusters from the coreset alone."""
+"""Choosing the width of a kernel from the data, and the number of clusters from the coreset alone."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ _WITH_SIGMA = ("gaussian", "exponential", "laplacian", "matern")
 
 
 def choose_sigma(points: ArrayLike, rule: str = "median", *, weights: ArrayLike | None = None, seed: int = 0) -> float:
-    """Return a width for a Gaussian kernel from the distances within a sample of the points.
+    """Return a width for a Gaussian kernel, from the distances within a sample of the points.
 
     Parameters
     ----------
     points : array-like of shape (n, d)
     rule : {"median", "auto"}
-        "median": the median distance, the usual choice, smooth. "auto": the width among median / 16 ... 4 * median at
-        which kernel values vary most over pairs of points, sharper where the data has tight groups.
+        "median": the median distance, the usual choice. "auto": the width between median / 16 and 4 * median for which
+        kernel values vary most over pairs of points; it is smaller if the data has tight groups.
     weights : array-like of shape (n,), optional
     seed : int
 
     Returns
     -------
     float
-        Above 0; 1 where all points are equal, since then no width makes a difference.
+        Above 0; 1 if all points are equal, as the width does not matter then.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def choose_sigma(points: ArrayLike, rule: str = "median", *, weights: ArrayLike 
     sample = points[rows]
     left, right = np.triu_indices(len(sample), 1)
     squared = Linear().squared_distances(sample, sample)[left, right]
-    # A pair of points of weights v and w counts v * w times, as their copies would; equal points say nothing.
+    # A pair of points of weights v and w counts v * w times, like their copies. Pairs of equal points are left out.
     shares = np.where(squared > 0, own[left] * own[right], 0.0)
     if not shares.any():
         return 1.0
@@ -90,7 +90,7 @@ def choose_sigma(points: ArrayLike, rule: str = "median", *, weights: ArrayLike 
 def chosen_kernel(
     kernel: Kernel | str, sigma: float | str, points: Floats, weights: Floats | None, seed: int
 ) -> Kernel:
-    """Return the kernel that a user's choice means: an object as it is, or a name with its width chosen."""
+    """Return the kernel for a user's setting: a kernel object unchanged, or the named kernel with its width chosen."""
     if not isinstance(kernel, str):
         return check_kernel(kernel)
     name = check_choice("kernel", kernel, tuple(_KERNELS))
@@ -113,18 +113,18 @@ def _weighted_variance(values: Floats, weights: Floats) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ChoiceOfK:
-    """What the coreset says of every k, and which one it recommends.
+    """Costs, silhouettes and stabilities for every k, and the recommended k.
 
     Attributes
     ----------
     ks : ndarray of shape (m,)
     costs : ndarray of shape (m,)
-        Cost of the best solution found; always falls with k, so it alone decides nothing.
+        Cost of the best solution found. It always falls with k, so it cannot decide alone.
     silhouettes : ndarray of shape (m,)
-        Weighted mean of (b - a) / max(a, b), a and b a point's feature distances to its own and the next center;
-        between 0 and 1, 0 for k = 1.
+        Weighted mean of (b - a) / b, where a and b are a point's distances in feature space to the nearest and the
+        second nearest center; between 0 and 1, and 0 for k = 1.
     stabilities : ndarray of shape (m,)
-        Mean adjusted Rand index between independent restarts and the best one; 1 where all agree.
+        Mean adjusted Rand index between independent restarts and the best solution; 1 if all agree.
     recommended : int
     reason : str
     """
@@ -163,20 +163,20 @@ def choose_k(
     max_iter: int = 300,
     seed: int = 0,
 ) -> ChoiceOfK:
-    """Return costs, silhouettes and stability of clusterings of a coreset for every k, and a recommendation.
+    """Return costs, silhouettes and stabilities of clusterings of a coreset for every k, and a recommendation.
 
-    The recommendation is the k of the largest silhouette among those whose restarts agree (stability at least 0.9, or
-    the best there is); the data itself is not read.
+    The recommended k has the largest silhouette among those whose restarts agree: a stability of at least 0.9, or the
+    largest one if none reaches that. Only the coreset is read, not the data.
 
     Parameters
     ----------
     coreset : Coreset
     ks : iterable of int
-        Numbers of clusters to try, each at least 1 and at most the k the coreset was built for.
+        Numbers of clusters to try, from 1 to the k that the coreset was built for.
     kernel : Kernel
     z : float
     n_init : int
-        Restarts for each k, at least 2 for a stability.
+        Restarts per k, at least 2.
     max_iter : int
     seed : int
 
@@ -194,7 +194,7 @@ def choose_k(
     3
     """
     kernel = check_kernel(kernel)
-    n_init = check_count("n_init", n_init, 2, "Stability compares restarts, so it takes two.")
+    n_init = check_count("n_init", n_init, 2, "Stability compares restarts, so it needs two.")
     seed = check_seed(seed)
     tried = sorted({check_count("ks", k) for k in ks})
     if not tried:
@@ -202,7 +202,7 @@ def choose_k(
     most = coreset.settings.get("k", len(coreset))
     if tried[-1] > most:
         raise SettingError(
-            f"`ks` must be at most {most}, the k the coreset was built for; got {tried[-1]}. Build it for a larger k."
+            f"`ks` must be at most {most}, the k the coreset was built for; got {tried[-1]}. Build one for a larger k."
         )
     z, max_iter = check_at_least("z", z, 1.0), check_count("max_iter", max_iter)
     problem = prepare(coreset, kernel)
@@ -222,9 +222,9 @@ def choose_k(
 
 
 def weighted_rand_index(labels: NDArray[Any], others: NDArray[Any], weights: Floats) -> float:
-    """Return the adjusted Rand index of two labellings, a point of weight w counting as w points; 1 if they agree.
+    """Return the adjusted Rand index of two labellings; a point of weight w counts as w points. It is 1 if they agree.
 
-    Pairs are counted as w^2 / 2, which for large total weight is what the copies would give.
+    w equal points count as w^2 / 2 pairs, which is nearly right for large weights.
     """
     table = np.zeros((int(labels.max()) + 1, int(others.max()) + 1))
     np.add.at(table, (labels, others), weights)
@@ -253,6 +253,6 @@ def _recommend(ks: NDArray[np.int64], costs: Floats, silhouettes: Floats, stabil
     chosen = candidates[np.argmax(silhouettes[candidates])]
     reason = (
         f"k = {ks[chosen]} has the largest silhouette ({silhouettes[chosen]:.2f}) among the {len(candidates)} of "
-        f"{len(ks)} numbers whose restarts agree (stability {stabilities[chosen]:.2f}, at least {enough:.2f} asked)."
+        f"{len(ks)} numbers whose restarts agree (stability {stabilities[chosen]:.2f}, at least {enough:.2f} required)."
     )
     return ChoiceOfK(ks, costs, silhouettes, stabilities, int(ks[chosen]), reason)

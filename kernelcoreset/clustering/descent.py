@@ -14,7 +14,10 @@ from kernelcoreset.kernels.evaluator import evaluator_of
 def descend(
     problem: Problem, labels: Labels, coefficients: Floats, z: float, max_iter: int, *, polish: bool = False
 ) -> Solution:
-    """One run from the given labels to a local optimum; the coefficients to begin with matter for z != 2 only."""
+    """Return the local optimum that one run reaches from given labels. Assumes validated input.
+
+    `coefficients`, shape (k, s), are the first centers for z != 2, or zeros for the means; z = 2 needs labels only.
+    """
     squared, weights = problem.squared, problem.weights
     labels, coefficients = labels.copy(), coefficients.copy()
     if z == 2.0:

@@ -1,4 +1,4 @@
-"""The optimal k-partition of a small coreset by branch and bound: the last step of the paper's FPT-PTAS."""
+"""The optimal clusters of a small coreset by branch and bound: the last step of the paper's FPT-PTAS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 
 MAX_EXACT_POINTS = 150
-"""Beyond so many distinct points the tails alone are more problems than any budget holds."""
+"""Most distinct points; with more, no search ends within a practical number of nodes."""
 
 # A partition must be cheaper by more than this share of the cost to count as better.
 _ROUNDING = 1e-12
@@ -39,24 +39,24 @@ def solve_exact(
     Parameters
     ----------
     coreset : Coreset
-        Some 30 distinct points; more where they are well clustered, fewer where not.
+        About 30 distinct points; more if they are well clustered, fewer if not.
     k : int
         At most the number of distinct points.
     kernel : Kernel
     z : float
         Only 2: the best center of a cluster has no closed form for other powers.
     max_nodes : int
-        Partial partitions to look at before giving up with an error; some millions a second.
+        Largest number of partial partitions to visit before raising an error; a few million take a second.
 
     Returns
     -------
     Solution
-        `n_iter` counts the nodes that were looked at.
+        `n_iter` is the number of partial partitions visited.
 
     Notes
     -----
-    Points are assigned one by one. A partial partition is given up when its cost and a lower bound for the points
-    still to come exceed the best cost known, at first that of `solve`. Exponential in the worst case.
+    Points are assigned one by one. A partial partition is discarded if its cost plus a lower bound for the remaining
+    points exceeds the best known cost, at first that of `solve`. Exponential in the worst case.
 
     Examples
     --------
@@ -77,19 +77,19 @@ def solve_exact(
 
 
 def _search(problem: Problem, k: int, known: Solution, max_nodes: int) -> Solution:
-    """Prove `known` optimal or find better. Assumes validated input."""
+    """Return the optimal solution, starting from `known`. Assumes validated input."""
     first, group = _merge_equal(problem.squared)
     weights: Floats = np.bincount(group, problem.weights).astype(np.float64)
     squared = np.ascontiguousarray(problem.squared[np.ix_(first, first)])
     s = len(first)
     if s > MAX_EXACT_POINTS:
-        raise SettingError(_hopeless(s, k, f"at most {MAX_EXACT_POINTS} distinct points can be solved exactly"))
+        raise SettingError(_too_many(s, k, f"at most {MAX_EXACT_POINTS} distinct points can be solved exactly"))
     order = _interleave(squared, weights, known.labels[first])
     squared, weights = np.ascontiguousarray(squared[np.ix_(order, order)]), weights[order]
     best = known.labels[first][order]
     cost, nodes = _branch_and_bound(squared, weights, k, best, known.cost, max_nodes)
     if nodes > max_nodes:
-        raise SettingError(_hopeless(s, k, f"the search was not over after max_nodes={max_nodes:,} partial partitions"))
+        raise SettingError(_too_many(s, k, f"the search did not end within max_nodes={max_nodes:,} partial partitions"))
     on_first = np.empty(s, dtype=np.int32)
     on_first[order] = best
     labels = on_first[group]
@@ -100,7 +100,10 @@ def _search(problem: Problem, k: int, known: Solution, max_nodes: int) -> Soluti
 
 
 def _merge_equal(squared: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first point of each group of equal ones, and every point's group: equal points may share a cluster."""
+    """Return the first point of each group of equal points, and the group of every point.
+
+    Some optimal partition has equal points in one cluster, so each group is solved as one point.
+    """
     first: list[int] = []
     group = np.empty(len(squared), dtype=np.int64)
     for i in range(len(squared)):
@@ -112,11 +115,11 @@ def _merge_equal(squared: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def _interleave(squared: Floats, weights: Floats, labels: Labels) -> NDArray[np.int64]:
-    """An order that takes one point of each known cluster in turn, heavy and far ones first.
+    """Return an order that takes one point of each known cluster in turn, heavy and far ones first.
 
-    Every tail of the order then holds all clusters, and the first points of every tail lie far apart: the clusters are
-    opened at once and heavy at once, and a wrong choice is expensive early. Without the weights the search looks at
-    up to a thousand times as many nodes.
+    Every tail of the order then contains all clusters, and begins with heavy points that are far apart. All clusters
+    are opened early, and a wrong choice costs much early. Without the weights the search visits up to a thousand times
+    as many nodes.
     """
     turn = np.empty(len(labels), dtype=np.int64)
     for c in np.unique(labels):
@@ -126,16 +129,16 @@ def _interleave(squared: Floats, weights: Floats, labels: Labels) -> NDArray[np.
     return np.lexsort((labels, turn))
 
 
-def _hopeless(s: int, k: int, why: str) -> str:
+def _too_many(s: int, k: int, why: str) -> str:
     digits = _log10_partitions(s, k)
     return (
-        f"An exact solution of {s} distinct points in {k} clusters is out of reach: {why}, and there are about "
+        f"An exact solution of {s} distinct points in {k} clusters takes too long: {why}, and there are about "
         f"10^{digits:.0f} partitions. Use solve(), a coreset of fewer points, fewer clusters or more `max_nodes`."
     )
 
 
 def _log10_partitions(s: int, k: int) -> float:
-    """Decimal logarithm of the Stirling number S(s, k), the number of partitions of s points into k clusters."""
+    """Return log10 of the Stirling number S(s, k), the number of partitions of s points into k clusters."""
     row = [1] + [0] * k
     for _ in range(s):
         row = [0] + [row[j - 1] + j * row[j] for j in range(1, k + 1)]
@@ -146,10 +149,10 @@ def _log10_partitions(s: int, k: int) -> float:
 def _branch_and_bound(
     squared: Floats, weights: Floats, k: int, best: Labels, known_cost: float, max_nodes: int
 ) -> tuple[float, int]:
-    """Optimal labels of all points into `best`, which comes with labels of cost `known_cost`; cost and nodes used.
+    """Write optimal labels into `best`, which holds labels of cost `known_cost`; return the cost and the nodes visited.
 
-    Solves the tails of the order one after the other, each with the tails inside it as bounds. More nodes than
-    `max_nodes` mean that it gave up.
+    Solves the tails of the order one after the other, the shortest first; shorter tails give bounds for longer ones.
+    More nodes than `max_nodes` mean that the search was stopped.
     """
     s = len(weights)
     tails = np.zeros(s + 1)  # least cost of the points t, t + 1, ...
@@ -176,7 +179,7 @@ def _branch_and_bound(
 
 @compiled()
 def _partition_cost(squared: Floats, weights: Floats, k: int, t: int, labels: Labels) -> float:
-    """Cost of the points t, t + 1, ... with these labels."""
+    """Return the cost of the points t, t + 1, ... with these labels."""
     mass, pairs = np.zeros(k), np.zeros(k)
     for i in range(t, len(weights)):
         for j in range(t, i):
@@ -192,7 +195,7 @@ def _partition_cost(squared: Floats, weights: Floats, k: int, t: int, labels: La
 
 @compiled()
 def _insert_cheapest(squared: Floats, weights: Floats, k: int, t: int, labels: Labels) -> None:
-    """Label point t so that the tail costs least, the labels after it as they are."""
+    """Give point t the label with which the tail costs least; the labels after it stay."""
     least, choice = np.inf, 0
     for c in range(k):
         labels[t] = c
@@ -203,10 +206,10 @@ def _insert_cheapest(squared: Floats, weights: Floats, k: int, t: int, labels: L
 
 
 class _Path(NamedTuple):
-    """The clusters of the points assigned so far, one row a depth, so that going back costs nothing.
+    """The clusters of the points assigned so far, one row per depth, so that going back is free.
 
-    Weight, sum of w w d2 over pairs, sums[t, c, i] = sum of w d2 from cluster c to the point i still to come; cost,
-    and how many clusters are open.
+    sums[t, c, i] is the sum of w d2 from cluster c to the unassigned point i; `mass` the weight of a cluster, `pairs`
+    its sum of w w d2 over pairs, `cost` the cost, and `opened` the number of clusters in use.
     """
 
     sums: Floats
@@ -218,7 +221,7 @@ class _Path(NamedTuple):
 
 @compiled()
 def _grow(path: _Path, squared: Floats, weights: Floats, t: int, c: int) -> None:
-    """Depth t + 1: point t joins cluster c."""
+    """Fill depth t + 1: point t joins cluster c."""
     path.mass[t + 1] = path.mass[t]
     path.pairs[t + 1] = path.pairs[t]
     path.sums[t + 1, :, t + 1 :] = path.sums[t, :, t + 1 :]
@@ -231,7 +234,7 @@ def _grow(path: _Path, squared: Floats, weights: Floats, t: int, c: int) -> None
 
 @compiled()
 def _cost_with(path: _Path, weights: Floats, t: int, c: int) -> float:
-    """Cost at depth t + 1 if point t joins cluster c."""
+    """Return the cost at depth t + 1 if point t joins cluster c."""
     mass, pairs = path.mass[t, c], path.pairs[t, c]
     before = pairs / mass if mass > 0.0 else 0.0
     cost: float = path.cost[t] - before + (pairs + weights[t] * path.sums[t, c, t]) / (mass + weights[t])
@@ -240,11 +243,11 @@ def _cost_with(path: _Path, weights: Floats, t: int, c: int) -> float:
 
 @compiled()
 def _bound(weights: Floats, path: _Path, depth: int, rest: float, tail: float) -> float:
-    """Least that the points from `depth` on can add to k clusters that are all open.
+    """Return a lower bound of what the points from `depth` on add to the cost, once all k clusters are in use.
 
     Points B that join a cluster C add (1 - r) cost(B) + r sum_{x in B} w_x d2(x, mean of C), r = W_C / (W_C + W_B). The
-    sum is at least cost(B), so a smaller r gives a lower bound: W_B is at most the weight `rest` of all that is left,
-    and the costs of all B together are at least `tail`.
+    sum is at least cost(B), so a smaller r gives a lower bound. W_B is at most `rest`, the weight of all remaining
+    points, and the costs of all B together are at least `tail`.
     """
     sums, mass, pairs = path.sums[depth], path.mass[depth], path.pairs[depth]
     smallest = np.inf
@@ -264,9 +267,9 @@ def _bound(weights: Floats, path: _Path, depth: int, rest: float, tail: float) -
 def _solve_tail(
     squared: Floats, weights: Floats, k: int, start: int, tails: Floats, best: Labels, max_nodes: int
 ) -> int:
-    """Least cost of the points start, start + 1, ... into tails[start], their labels into `best`; nodes used.
+    """Write the least cost of the points start, start + 1, ... and their labels into tails[start] and `best`.
 
-    Depth first. A new cluster may only be the next one: what clusters are called does not count.
+    Returns the nodes visited. Depth first; a new cluster always gets the next number, as the numbers do not matter.
     """
     s = len(weights)
     path = _Path(

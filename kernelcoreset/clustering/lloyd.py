@@ -1,13 +1,13 @@
 """Descent for z = 2 on a matrix of squared distances, compiled: from any labels to a local optimum of the cost.
 
-The best center of a cluster is its mean, so a partition is all there is.
+The best center of a cluster is its mean, so labels describe a solution completely.
 
 Only squared distances D are needed, never feature vectors: a center with coefficients a that sum to 1 has
 
-    d2(x, c) = sum_j a_j D[x, j] - 1/2 sum_ij a_i a_j D[i, j],
+    d2(x, c) = sum_j a_j D[x, j] - 1/2 sum_ij a_i a_j D[i, j].
 
-which loses nothing to a common offset of all kernel values, as K(x, x) - 2 sum a K + c.c would. Everything here assumes
-validated input and owns no random generator; `labels` are changed in place.
+A common offset of all kernel values cancels in D, so no digits are lost to it, unlike in K(x, x) - 2 sum a K + c.c.
+Everything here assumes validated input and owns no random generator; `labels` are changed in place.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from kernelcoreset.kernels.jit import compiled
 
 # A change of the cost below this share of it is rounding, not progress.
 ROUNDING = 1e-12
-# Squared distances below this share of their mean are zero for every purpose.
+# Squared distances below this share of their mean count as zero.
 COINCIDE = 1e-13
 
 
 class _Clusters(NamedTuple):
-    """What is kept of k clusters: sums[c, i] = sum_{j in c} w_j D[i, j], weight, number of points, mean spread."""
+    """State of k clusters: sums[c, i] = sum_{j in c} w_j D[i, j], weights, numbers of points, mean spreads."""
 
     sums: Floats
     mass: Floats
@@ -37,14 +37,14 @@ class _Clusters(NamedTuple):
 
 @compiled(fastmath={"contract"})
 def add_row(total: Floats, row: Floats, factor: float) -> None:
-    """Let total += factor * row."""
+    """Add factor * row to `total`."""
     for i in range(len(total)):
         total[i] += factor * row[i]
 
 
 @compiled()
 def _move(squared: Floats, weights: Floats, clusters: _Clusters, j: int, source: int, target: int) -> None:
-    """Bring the sums up to date with one point that moved."""
+    """Update the clusters after one point moved."""
     add_row(clusters.sums[source], squared[j], -weights[j])
     add_row(clusters.sums[target], squared[j], weights[j])
     clusters.mass[source] -= weights[j]
@@ -54,8 +54,8 @@ def _move(squared: Floats, weights: Floats, clusters: _Clusters, j: int, source:
 
 
 @compiled()
-def _sum_afresh(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters) -> float:
-    """Add up all clusters; the cost."""
+def _recompute(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters) -> float:
+    """Compute all clusters from the labels; return the cost."""
     clusters.sums[:] = 0.0
     clusters.mass[:] = 0.0
     clusters.counts[:] = 0.0
@@ -70,7 +70,7 @@ def _sum_afresh(squared: Floats, weights: Floats, labels: Labels, clusters: _Clu
 
 @compiled()
 def _spread(weights: Floats, labels: Labels, clusters: _Clusters) -> float:
-    """spreads[c] = 1/(2 W^2) sum_{x, y in c} w_x w_y D[x, y], the mean squared distance to the mean; the cost."""
+    """Set spreads[c] = 1/(2 W^2) sum_{x, y in c} w_x w_y D[x, y], the mean squared distance to the mean; cost."""
     spreads, mass = clusters.spreads, clusters.mass
     spreads[:] = 0.0
     for i in range(len(labels)):
@@ -84,7 +84,7 @@ def _spread(weights: Floats, labels: Labels, clusters: _Clusters) -> float:
 
 @compiled()
 def _assign(clusters: _Clusters, labels: Labels, best: Floats) -> None:
-    """Give every point to its nearest mean; a tie leaves it where it is."""
+    """Assign every point to its nearest mean; on a tie it keeps its label."""
     for i in range(len(labels)):
         own = labels[i]
         best[i] = clusters.sums[own, i] / clusters.mass[own] - clusters.spreads[own]
@@ -92,7 +92,7 @@ def _assign(clusters: _Clusters, labels: Labels, best: Floats) -> None:
         inverse, spread, row = 1.0 / clusters.mass[c], clusters.spreads[c], clusters.sums[c]
         for i in range(len(labels)):
             distance = row[i] * inverse - spread
-            # A point level with its own mean to the last digits stays: it would come back for ever.
+            # A difference of rounding size would move the point back and forth forever.
             closer = distance < best[i] - ROUNDING * spread
             best[i] = distance if closer else best[i]
             labels[i] = c if closer else labels[i]
@@ -100,9 +100,9 @@ def _assign(clusters: _Clusters, labels: Labels, best: Floats) -> None:
 
 @compiled()
 def fill_empty(weights: Floats, labels: Labels, distances: Floats, k: int) -> None:
-    """Give each empty cluster the point that costs most where it is.
+    """Give each empty cluster the point that costs most in its present cluster.
 
-    Such a point leaves a cluster of several and costs nothing in its new one, so the cost can only fall.
+    The point comes from a cluster of several points and costs nothing in its new one, so the cost cannot rise.
     """
     counts = np.zeros(k, dtype=np.int64)
     for label in labels:
@@ -124,12 +124,12 @@ def fill_empty(weights: Floats, labels: Labels, distances: Floats, k: int) -> No
 
 @compiled()
 def _follow(squared: Floats, weights: Floats, old: Labels, labels: Labels, clusters: _Clusters) -> bool:
-    """Bring the clusters up to date at the price of the points that moved; whether any did."""
+    """Update the clusters for all points that moved, O(s) per such point; return whether any did."""
     moved = 0
     for j in range(len(labels)):
         moved += old[j] != labels[j]
     if 2 * moved >= len(labels):
-        _sum_afresh(squared, weights, labels, clusters)
+        _recompute(squared, weights, labels, clusters)
     elif moved > 0:
         for j in range(len(labels)):
             if old[j] != labels[j]:
@@ -139,10 +139,10 @@ def _follow(squared: Floats, weights: Floats, old: Labels, labels: Labels, clust
 
 @compiled()
 def _move_singly(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters, cost: float) -> bool:
-    """One sweep of single moves that lower the cost, means following at once (Hartigan); whether any did.
+    """One sweep of single moves that lower the cost, with means updated at once (Hartigan); return whether any did.
 
-    Moving x from a to b costs w W_b/(W_b + w) d2(x, b) and saves w W_a/(W_a - w) d2(x, a). A heavy point drags its own
-    mean along, so Lloyd leaves it where it is although the cost would fall.
+    Moving x from a to b costs w W_b/(W_b + w) d2(x, b) and saves w W_a/(W_a - w) d2(x, a). A heavy point pulls its own
+    mean towards itself, so Lloyd does not move it although the cost would fall.
     """
     sums, mass, counts, spreads = clusters
     moved = False
@@ -169,16 +169,16 @@ def _move_singly(squared: Floats, weights: Floats, labels: Labels, clusters: _Cl
 
 @compiled()
 def descend_means(squared: Floats, weights: Floats, labels: Labels, k: int, max_iter: int) -> tuple[float, int, bool]:
-    """Lloyd until nothing moves, then single moves, until neither helps: cost, iterations, whether it came to rest.
+    """Lloyd until nothing moves, then single moves, until neither helps; return cost, iterations, whether it converged.
 
-    Rest is only believed on sums added up afresh: those that follow the moves carry rounding along.
+    Updated sums accumulate rounding errors, so convergence is only accepted after computing them from the labels.
     """
     s = len(labels)
     clusters = _Clusters(np.empty((k, s)), np.empty(k), np.empty(k), np.empty(k))
     distances = np.ones(s)
     fill_empty(weights, labels, distances, k)
     old = labels.copy()
-    cost = _sum_afresh(squared, weights, labels, clusters)
+    cost = _recompute(squared, weights, labels, clusters)
     fresh = True
     for step in range(1, max_iter + 1):
         old[:] = labels
@@ -192,9 +192,9 @@ def descend_means(squared: Floats, weights: Floats, labels: Labels, k: int, max_
             if lower < cost:
                 cost, fresh = lower, False
                 continue
-        labels[:] = old  # a step that gains nothing is rounding, or the work of a function that is no kernel
-        cost = _sum_afresh(squared, weights, labels, clusters)
+        labels[:] = old  # a step without gain comes from rounding, or from a function that is not a kernel
+        cost = _recompute(squared, weights, labels, clusters)
         if fresh:
             return cost, step, True
         fresh = True
-    return _sum_afresh(squared, weights, labels, clusters), max_iter, False
+    return _recompute(squared, weights, labels, clusters), max_iter, False

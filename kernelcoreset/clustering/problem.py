@@ -20,13 +20,13 @@ from kernelcoreset.kernels.loops.passes import Cloud
 Labels = NDArray[np.int32]
 
 MAX_POINTS = 20_000
-"""More points than this and the matrix of squared distances would exceed 3.2 GB."""
+"""Most points of a coreset that can be solved; the matrix of their squared distances takes 3.2 GB."""
 
 _EIGENVALUE_POINTS = 2_000
 
 
 class Problem(NamedTuple):
-    """A coreset made ready for solving with any k and z: points, weights and all squared distances."""
+    """A coreset prepared for solving with any k and z: points, weights and all squared distances."""
 
     kernel: Kernel
     cloud: Cloud
@@ -36,9 +36,10 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solver leaves behind: a cluster for every coreset point, and the k centers.
+    """The result of a solver: a cluster for every coreset point, and the k centers.
 
-    Center c is sum_j coefficients[c, j] phi(points[j]); its coefficients sum to 1, and are 0 outside its own cluster.
+    Center c is sum_j coefficients[c, j] phi(points[j]). Its coefficients sum to 1, and are 0 for points of other
+    clusters.
     """
 
     labels: NDArray[np.int32]
@@ -50,7 +51,7 @@ class Solution:
     n_iter: int
     """Iterations of the best run."""
     converged: bool
-    """Whether the best run came to rest within `max_iter`."""
+    """Whether the best run converged within `max_iter` iterations."""
 
     def __post_init__(self) -> None:
         self.labels.setflags(write=False)
@@ -58,7 +59,7 @@ class Solution:
 
 
 def prepare(coreset: Coreset, kernel: Kernel) -> Problem:
-    """Return the problem with its squared distances; warns where the kernel is none."""
+    """Return the problem of a coreset; warn if a user's function is not positive semidefinite."""
     if not isinstance(coreset, Coreset):
         raise SettingError(
             f"`coreset` must be a Coreset; got {type(coreset).__name__}. Wrap points as Coreset(points, weights)."
@@ -75,12 +76,12 @@ def prepare(coreset: Coreset, kernel: Kernel) -> Problem:
     _warn_if_indefinite(kernel, columns)
     squared = kernel.squared_distances(coreset.points, coreset.points)
     make_symmetric(squared)
-    # A read-only array is another type to the compiled loops: a copy spares compiling them twice.
+    # numba would compile the loops again for read-only weights: copy them.
     return Problem(kernel, evaluator_of(kernel).cloud(columns), coreset.weights.copy(), squared)
 
 
 def check_k(problem: Problem, k: int) -> None:
-    """Refuse more clusters than there are distinct points."""
+    """Raise DataError if k is larger than the number of distinct points."""
     distinct = count_distinct(problem.squared, k)
     if distinct < k:
         raise DataError(
@@ -90,7 +91,7 @@ def check_k(problem: Problem, k: int) -> None:
 
 
 def _warn_if_indefinite(kernel: Kernel, columns: Floats) -> None:
-    """Built-in kernels are positive semidefinite by proof; a user's function may only look like one."""
+    """Warn if a user's function is not positive semidefinite; built-in kernels are, by proof."""
     if not evaluator_of(kernel).is_user:
         return
     some = np.unique(np.linspace(0, columns.shape[1] - 1, _EIGENVALUE_POINTS).astype(np.int64))
@@ -100,7 +101,7 @@ def _warn_if_indefinite(kernel: Kernel, columns: Floats) -> None:
         warnings.warn(
             f"{kernel!r} is not positive semidefinite: the most negative eigenvalue of the Gram matrix of "
             f"{len(some)} points is {eigenvalues[0]:g} (the largest {eigenvalues[-1]:g}). "
-            "Distances to centers lose their meaning; mend the function.",
+            "Distances to centers have no meaning then; fix the function.",
             UserWarning,
             stacklevel=4,
         )
@@ -108,7 +109,7 @@ def _warn_if_indefinite(kernel: Kernel, columns: Floats) -> None:
 
 @compiled()
 def make_symmetric(squared: Floats) -> None:
-    """Average D with its transpose and clear the diagonal, in place."""
+    """Average D with its transpose and set the diagonal to 0, in place."""
     for i in range(squared.shape[0]):
         squared[i, i] = 0.0
         for j in range(i):
@@ -119,7 +120,7 @@ def make_symmetric(squared: Floats) -> None:
 
 @compiled()
 def count_distinct(squared: Floats, enough: int) -> int:
-    """Number of points that are pairwise at a distance above zero, counted up to `enough`."""
+    """Number of distinct points, those at distance 0 counted once; counting stops at `enough`."""
     found = np.empty(enough, dtype=np.int64)
     count = 0
     for i in range(squared.shape[0]):

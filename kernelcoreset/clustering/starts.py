@@ -21,10 +21,10 @@ _PLAIN_STEPS = 10
 
 
 def spectral_starts(problem: Problem, k: int, generator: np.random.Generator) -> list[Labels]:
-    """Labels by k-means in the leading kernel principal components: all of them, and each alone.
+    """Return starting labels by k-means in the leading kernel principal components: in all of them, and in each alone.
 
-    Sharp kernels have many poor local optima, and seeds see single points only; the components see the whole. One alone
-    may hold the clusters (two rings differ in one component, and vary more in two others).
+    Sharp kernels have many poor local optima. Seeds are single points, while components depend on all points. One
+    component alone may separate the clusters: two rings differ in one component, and vary more in two others.
     """
     components = principal_components(problem, k, generator)
     views = [components[:, :k], components[:, : k - 1], *np.split(components, components.shape[1], axis=1)]
@@ -39,7 +39,10 @@ def plain_k_means(
     runs: int = _PLAIN_RUNS,
     start: Labels | None = None,
 ) -> Labels:
-    """Labels from the best of a few short runs of Lloyd on points that are written out, O(s k) a step."""
+    """Return labels of the best of a few short runs of k-means on explicit vectors, O(s k d) per step.
+
+    `start` replaces the D^2 seeds of the first run.
+    """
     cloud = Cloud(as_columns(points), np.empty(0))
     best, least = np.zeros(len(points), dtype=np.int32), np.inf
     for run in range(runs):

@@ -1,4 +1,4 @@
-"""Swap search: one center makes way for a point that is far from all centers."""
+"""Swaps: one center is replaced by a point that is far from all centers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernelcoreset.kernels.jit import compiled
 
 
 def propose_swap(problem: Problem, solution: Solution, z: float, generator: np.random.Generator) -> Labels:
-    """Labels with one center replaced by a point drawn by D^z from the centers."""
+    """Return labels with one center replaced by a point, drawn in proportion to w dist^z to its center."""
     to_centers = np.empty_like(solution.coefficients)
     measure_centers(problem.squared, solution.coefficients.copy(), to_centers)
     to_centers **= 0.5 * z
@@ -24,10 +24,10 @@ def propose_swap(problem: Problem, solution: Solution, z: float, generator: np.r
 
 @compiled()
 def swap_center(squared: Floats, weights: Floats, to_centers: Floats, candidate: int, z: float, labels: Labels) -> None:
-    """Labels after the center that is missed least made way for the point `candidate`.
+    """Write the labels with the point `candidate` in place of the center whose removal costs least.
 
-    `to_centers` holds distance^z, shape (k, s). One pass: a point of the removed center goes to the candidate or to
-    its second nearest.
+    `to_centers` holds distance^z, shape (k, s). Points of the removed center go to the candidate or to their second
+    nearest center.
     """
     k, s = to_centers.shape
     missed = np.zeros(k)

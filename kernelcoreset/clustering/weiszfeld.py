@@ -1,4 +1,4 @@
-"""Descent for any z >= 1, compiled: centers are combinations found by reweighting (Weiszfeld).
+"""Descent for any z >= 1, compiled: centers are weighted means found by reweighting (Weiszfeld).
 
 As in `lloyd`, only squared distances are needed, everything assumes validated input and owns no random generator, and
 `labels` are changed in place.
@@ -17,7 +17,7 @@ from kernelcoreset.kernels.jit import compiled
 
 @compiled()
 def _power_cost(squared: Floats, weights: Floats, z: float) -> float:
-    """The sum of w dist^z; the square root of k-median is spelled out because `**` is many times slower."""
+    """Return sum w dist^z; z = 1 has its own loop because `**` is many times slower than a square root."""
     total = 0.0
     if z == 1.0:
         for i in range(len(weights)):
@@ -30,7 +30,7 @@ def _power_cost(squared: Floats, weights: Floats, z: float) -> float:
 
 @compiled()
 def _times(matrix: Floats, vector: Floats, out: Floats) -> float:
-    """Leave matrix @ vector in `out`, zeros skipped; vector @ out. The matrix is symmetric."""
+    """Write matrix @ vector into `out`, skipping zeros, and return vector @ out. The matrix is symmetric."""
     out[:] = 0.0
     for j in range(len(vector)):
         if vector[j] != 0.0:
@@ -40,10 +40,10 @@ def _times(matrix: Floats, vector: Floats, out: Floats) -> float:
 
 @compiled()
 def _pull(squared: Floats, weights: Floats, z: float, out: Floats) -> bool:
-    """The reweighted mean w d^(z - 2) / sum, whose direction lowers the cost; whether there is one.
+    """Write the coefficients of the reweighted mean, w d^(z - 2) / sum, and return whether it exists.
 
-    For z < 2 a point under the center pulls with infinite weight in no direction: it is left out, and the line search
-    finds out whether the others may leave it.
+    The cost falls in its direction. For z < 2 a point at the center has infinite weight and no direction: it is left
+    out, and the line search finds whether leaving it lowers the cost.
     """
     tiny = COINCIDE * np.sum(weights * squared) / np.sum(weights)
     total = 0.0
@@ -62,10 +62,10 @@ def _pull(squared: Floats, weights: Floats, z: float, out: Floats) -> bool:
 
 @compiled()
 def best_center(block: Floats, weights: Floats, z: float, share: Floats, max_steps: int, tolerance: float) -> float:
-    """Improve the coefficients `share` of one cluster's center, in place; sum w dist^z over the cluster.
+    """Improve the coefficients `share` of one cluster's center, in place; return sum w dist^z over the cluster.
 
-    `block` are the squared distances inside the cluster. The pull at the center is a descent direction, and a
-    full step is sure to lower the cost for z <= 2; beyond, steps are shortened until it falls.
+    `block` holds the squared distances inside the cluster. Each step goes towards the reweighted mean. A full step
+    lowers the cost for z <= 2; for larger z, steps are halved until it falls.
     """
     m = len(weights)
     reach, pulled_reach, pulled = np.empty(m), np.empty(m), np.empty(m)
@@ -90,7 +90,7 @@ def best_center(block: Floats, weights: Floats, z: float, share: Floats, max_ste
             step *= 0.5
         if cost >= before * (1.0 - tolerance):
             break
-    nearest = np.argmin(reach)  # where the best center is a point itself, reweighting only creeps towards it
+    nearest = np.argmin(reach)  # if the best center is a point itself, reweighting converges to it very slowly
     at_point = _power_cost(block[nearest], weights, z)
     if at_point < cost:
         share[:] = 0.0
@@ -101,7 +101,7 @@ def best_center(block: Floats, weights: Floats, z: float, share: Floats, max_ste
 
 @compiled()
 def _cost_at(block: Floats, weights: Floats, z: float, share: Floats) -> float:
-    """The cost of one cluster with the center of coefficients `share`."""
+    """Return the cost of one cluster with the center of coefficients `share`."""
     reach = np.empty(len(weights))
     own = _times(block, share, reach)
     reach -= 0.5 * own
@@ -111,7 +111,7 @@ def _cost_at(block: Floats, weights: Floats, z: float, share: Floats) -> float:
 
 @compiled()
 def _among(squared: Floats, members: NDArray[np.int64]) -> Floats:
-    """The squared distances among `members`; four times as fast as indexing twice."""
+    """Return the squared distances among `members`; four times as fast as indexing twice."""
     block = np.empty((len(members), len(members)))
     for i in range(len(members)):
         row = squared[members[i]]
@@ -124,10 +124,10 @@ def _among(squared: Floats, members: NDArray[np.int64]) -> Floats:
 def _place_centers(
     squared: Floats, weights: Floats, labels: Labels, z: float, own: Floats, polish: bool, coefficients: Floats
 ) -> None:
-    """A better center for every cluster, a combination of its own points only.
+    """Find a better center for every cluster, a weighted mean of its own points.
 
-    Begins with the old center, cut to the points that are still there, or with the pull at it (`own` are the squared
-    distances of the points to it), whichever is cheaper.
+    Starts from the old center, restricted to points still in the cluster, or from the reweighted mean at it (`own`
+    holds the squared distances to it), whichever costs less.
     """
     max_steps, tolerance = (1000, 1e-15) if polish else (2, 1e-6)
     for c in range(len(coefficients)):
@@ -159,10 +159,10 @@ def measure_centers(squared: Floats, coefficients: Floats, out: Floats) -> None:
 def descend_centers(
     squared: Floats, weights: Floats, labels: Labels, z: float, max_iter: int, polish: bool, coefficients: Floats
 ) -> tuple[float, int, bool]:
-    """Lloyd with reweighted centers: cost, iterations, whether labels came to rest.
+    """Lloyd with reweighted centers; return cost, iterations, and whether the labels converged.
 
-    `coefficients`, shape (k, s), are the centers to begin with, or zeros for the means; the best ones are left there.
-    With `polish` centers are taken to the last digits, else improved by a few steps at a time.
+    `coefficients`, shape (k, s), holds the first centers, or zeros for the means, and receives the best ones. With
+    `polish` centers are computed to the last digits, otherwise improved by a few steps per iteration.
     """
     k, s = coefficients.shape
     to_centers, own, kept = np.empty((k, s)), np.ones(s), coefficients.copy()
@@ -192,7 +192,7 @@ def descend_centers(
 
 @compiled()
 def _assign_centers(weights: Floats, to_centers: Floats, labels: Labels, own: Floats, z: float) -> None:
-    """Give every point to its nearest center, and an empty cluster the point that costs most; `own` follows."""
+    """Assign every point to its nearest center, and to an empty cluster the point that costs most; update `own`."""
     for i in range(len(labels)):
         for c in range(len(to_centers)):
             if to_centers[c, i] < own[i] * (1.0 - ROUNDING):

@@ -1,4 +1,4 @@
-"""The scikit-learn face of graph clustering: GraphClustering with fit, fit_predict and predict."""
+"""The scikit-learn API of graph clustering: GraphClustering with fit, fit_predict and predict."""
 
 from __future__ import annotations
 
@@ -6,52 +6,46 @@ import os
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from kernelcoreset.checks import check_count
 from kernelcoreset.graphs.csr import Labels
 from kernelcoreset.graphs.graph import Graph
 from kernelcoreset.graphs.model import GraphModel, fit_graph
 
-try:
-    from sklearn.base import BaseEstimator, ClusterMixin
-    from sklearn.utils import check_random_state
-    from sklearn.utils.validation import check_is_fitted
-except ImportError:
-    raise ImportError(
-        "kernelcoreset.GraphClustering needs scikit-learn: pip install 'kernelcoreset[scikit-learn]'."
-    ) from None
-
 
 class GraphClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Clusters of a graph's nodes by normalized cut, through a coreset of nodes; it labels new nodes too.
+    """Cluster the nodes of a graph by normalized cut, through a coreset of nodes.
 
-    What spectral clustering does, at a cost of a few passes over the edges: 1,000,000 nodes and 10,000,000 edges take
-    seconds on one core. See `fit_graph` for how.
+    Does what spectral clustering does in a few passes over the edges: 1,000,000 nodes and 10,000,000 edges take seconds
+    on one core. `predict` labels new nodes. See `fit_graph` for the method.
 
     Parameters
     ----------
     n_clusters : int
     coreset_size : int, optional
-        Nodes drawn; by default as many as let walks from them meet.
+        Number of coreset nodes; by default as many as walks from them need to meet.
     n_init : int
         Restarts of k-means in the eigenvectors of the coreset.
     max_iter : int
-        Sweeps of single moves over the whole graph at most.
+        Largest number of sweeps of single moves over the whole graph.
     random_state : int, RandomState or None
-        An int makes the fit repeatable.
+        An int makes the result reproducible.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_nodes,)
-        Clusters numbered by falling volume; -1 for a node without edges.
+        Clusters numbered by descending volume; -1 for a node without edges.
     normalized_cut_ : float
         Exact, on all edges.
     shift_ : float
-        Diagonal shift with which the kernel D^-1 A D^-1 + shift D^-1 is positive semidefinite.
+        Diagonal shift that makes the kernel D^-1 A D^-1 + shift D^-1 positive semidefinite.
     model_ : GraphModel
-        What to save.
+        The fitted model.
     n_iter_ : int
-        Sweeps made.
+        Number of sweeps made.
     n_features_in_ : int
         Number of nodes.
 
@@ -103,7 +97,7 @@ class GraphClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             max_iter=self.max_iter,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
-        self._take_model()
+        self._set_attributes()
         return self
 
     def predict(self, X: Any) -> Labels:  # noqa: N803
@@ -117,13 +111,13 @@ class GraphClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (m,)
-            -1 for a node that no edge joins to a cluster.
+            -1 for a node without edges to a cluster.
         """
         check_is_fitted(self, "model_")
         return self.model_.predict(X)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model as a folder of JSON and Parquet, nothing pickled."""
+        """Write the fitted model as a folder of JSON and Parquet files, without pickle."""
         check_is_fitted(self, "model_")
         self.model_.save(path, overwrite=overwrite)
 
@@ -133,10 +127,10 @@ class GraphClustering(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         model = GraphModel.load(path)
         loaded = cls(n_clusters=model.k)
         loaded.model_ = model
-        loaded._take_model()
+        loaded._set_attributes()
         return loaded
 
-    def _take_model(self) -> None:
+    def _set_attributes(self) -> None:
         model: GraphModel = self.model_
         self.labels_ = np.array(model.labels)
         self.normalized_cut_ = model.normalized_cut

@@ -1,11 +1,11 @@
-"""A coreset of a graph, itself a small graph: nodes drawn by importance, joined through short walks.
+"""A coreset of a graph: nodes drawn by importance, and their similarities by short random walks.
 
-Nodes of a sparse graph that are drawn at random are hardly ever neighbours, so with the look-up kernel D^-1 A D^-1 they
-do not see each other. Walks of a few steps from each of them do meet: the diffused kernel
+Nodes drawn from a sparse graph are hardly ever neighbours, so the kernel D^-1 A D^-1 is 0 between nearly all of them.
+Walks of a few steps that start at these nodes do meet. The diffused kernel
 
     K_t = P^t D^-1 (P^t)^T,   P = D^-1 A,
 
-is the inner product of two such walks, so it is positive semidefinite without any shift, and has the same eigenvectors.
+is the inner product of two such walks, so it is positive semidefinite without a shift, and has the same eigenvectors.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from kernelcoreset.graphs.graph import Graph
 from kernelcoreset.graphs.walks import Singles, Walks, meet, meetings, walk
 
 MOST_DRAWN = 20_000
-"""Coreset nodes at most: the matrix of all their pairs takes 1.6 GB then."""
+"""Most nodes of a coreset; the matrix of all their pairs takes 1.6 GB."""
 
 _PIVOTS_PER_CLUSTER = 4
 _LEAST_SIZE, _LEAST_PER_CLUSTER, _MOST_SIZE = 500, 20, 4_000
-# A node should be reached by more walks than one, and a walk should meet this many others: random graphs show their
-# clusters once the meetings are some hundreds.
+# Every node should be reached by more than one walk, and a walk should meet this many others: in random graphs the
+# clusters show from a few hundred meetings on.
 _COVERAGE, _MEETINGS = 1.25, 500.0
 _MOST_HOPS = 24
 _LEAST_COVERAGE, _MOST_COVERAGE, _MOST_ENDS = 0.5, 8.0, 4_000_000
 _PROBED = 32
-# Walks that start side by side meet far more often than all others, and would be clusters of their own.
+# Walks from neighbouring nodes meet far more often than all others. Unclipped, each such pair would be a cluster.
 _CLIPPED_ABOVE = 0.99
 _CLIP_SAMPLE = 200_000
 _SUBSPACE_STEPS, _STEPS_PER_CHECK, _SPARE_COLUMNS, _GAP_SHARE = 24, 4, 8, 0.1
@@ -44,18 +44,18 @@ _MOST_EXACT = 1_000
 
 @dataclass(frozen=True, eq=False)
 class GraphCoreset:
-    """Nodes that stand for a whole graph, and how their walks meet.
+    """A weighted sample of the nodes of a graph, and where walks from them end.
 
     Parameters
     ----------
     nodes : ndarray of shape (s,)
-        In rising order.
+        In ascending order.
     weights : ndarray of shape (s,)
         Their sum estimates the sum of all degrees.
     hops : int
         Steps of a walk.
     met : Walks
-        For every node of the graph, which walks reach it, and with what mass.
+        For every node of the graph, the walks that end there and their probabilities.
     """
 
     nodes: Indices
@@ -65,10 +65,10 @@ class GraphCoreset:
 
 
 def draw_nodes(graph: Graph, k: int, size: int, generator: np.random.Generator) -> tuple[Indices, Floats]:
-    """Return nodes and weights drawn by sensitivity for the look-up kernel. Assumes validated input.
+    """Return nodes and weights drawn by sensitivity for the kernel D^-1 A D^-1. Assumes validated input.
 
-    D^2 sampling touches a pivot's neighbours alone; then one pass over the nodes. Where there are no more nodes with
-    edges than `size`, they are all taken.
+    D^2 sampling reads the neighbours of each pivot only; one pass over the nodes follows. If at most `size` nodes have
+    edges, all of them are taken.
     """
     degrees = graph.degrees
     there = np.flatnonzero(degrees)
@@ -89,7 +89,7 @@ def draw_nodes(graph: Graph, k: int, size: int, generator: np.random.Generator) 
 
 
 def plan_walks(graph: Graph, k: int, size: int | None, generator: np.random.Generator) -> tuple[int, int]:
-    """Return the size of the coreset and the number of steps, from the reach of a few walks."""
+    """Return the size of the coreset and the number of steps per walk, from the reach of a few trial walks."""
     there = np.flatnonzero(graph.degrees)
     probes = generator.choice(there, size=min(_PROBED, len(there)), replace=False)
     least = min(max(_LEAST_SIZE, _LEAST_PER_CLUSTER * k), MOST_DRAWN)
@@ -102,9 +102,9 @@ def plan_walks(graph: Graph, k: int, size: int | None, generator: np.random.Gene
         wanted = min(wanted, len(there))
         coverage = wanted * reach / len(there)
         if covered >= _LEAST_COVERAGE and coverage > _MOST_COVERAGE and wanted * reach > _MOST_ENDS:
-            break  # one more step would cost more than it tells
+            break  # one more step would cost more time than it improves the clusters
         chosen, covered = (wanted, hops), coverage
-        # Walks that go on after they have seen a good part of a cluster forget where they started.
+        # Longer walks than a good part of a cluster no longer depend on where they started.
         if (coverage >= _COVERAGE and coverage * reach >= _MEETINGS) or reach >= len(there) / (4 * k):
             break
     return chosen
@@ -115,7 +115,7 @@ def build_graph_coreset(
 ) -> GraphCoreset:
     """Return the coreset of a graph. Assumes validated input.
 
-    Costs O(n) for drawing, and the degrees of all nodes that the walks pass.
+    Takes O(n) for drawing, and the sum of the degrees of all nodes that the walks pass.
     """
     size, hops = plan_walks(graph, k, size, generator)
     nodes, weights = draw_nodes(graph, k, size, generator)
@@ -124,7 +124,7 @@ def build_graph_coreset(
 
 
 def cluster_coreset(graph: Graph, coreset: GraphCoreset, k: int, n_init: int, generator: np.random.Generator) -> Labels:
-    """Return the clusters of the coreset's nodes by the leading eigenvectors of their own small graph."""
+    """Return the cluster of every coreset node, by k-means in the leading eigenvectors of their similarities."""
     similarities = coreset_similarities(graph, coreset)
     weights = coreset.weights / coreset.weights.sum()
     scale = weights.astype(np.float32)
@@ -142,7 +142,7 @@ def cluster_coreset(graph: Graph, coreset: GraphCoreset, k: int, n_init: int, ge
 
 
 def _spread_rows(vectors: Singles, k: int) -> Indices:
-    """Return rows that are as orthogonal to each other as can be: one of each cluster if these are clear."""
+    """Return k rows that are as orthogonal to each other as possible: one per cluster if the clusters are clear."""
     from scipy.linalg import qr  # slow to import, and executors cluster no graphs
 
     pivots: Indices = qr(vectors.T, mode="r", pivoting=True)[1]
@@ -156,14 +156,14 @@ def _nearest(points: Floats, centers: Floats) -> Labels:
 
 
 def coreset_similarities(graph: Graph, coreset: GraphCoreset) -> Singles:
-    """Return the diffused kernel between the coreset's nodes, without the diagonal and clipped, shape (s, s).
+    """Return the diffused kernel between the coreset's nodes, clipped and with zeros on the diagonal, shape (s, s).
 
-    A walk meets itself and its next neighbours so much more often than all others that each would be a cluster of its
-    own; what holds a cluster together is the many weak similarities.
+    A walk meets itself and those of close neighbours far more often than all others, so that each would be a cluster.
+    The many weak similarities are what makes a cluster.
     """
     s = len(coreset.nodes)
     similarities = np.zeros((s, s), dtype=np.float32)
-    # In units of the largest degree, or single precision could underflow for small weights.
+    # Relative to the largest degree: single precision could underflow for small weights.
     meet(coreset.met, graph.degrees / graph.degrees.max(), similarities)
     np.fill_diagonal(similarities, 0.0)
     some = similarities[:: max(1, s * s // _CLIP_SAMPLE)].ravel()
@@ -177,8 +177,8 @@ def leading_vectors(matrix: Singles, count: int, generator: np.random.Generator)
     """Return the `count` eigenvectors of the largest eigenvalues of a symmetric matrix, shape (s, count).
 
     A few steps of subspace iteration find them if the graph has clear clusters. Eigenvalues that lie close together
-    (chains, grids, components) take a better method: all at once for a small matrix, else LOBPCG. Both see every
-    vector of a repeated eigenvalue, as one for each component, which Lanczos from one vector does not.
+    (chains, grids) or are equal (components) need a better method: a dense one for a small matrix, else LOBPCG. Both
+    find all vectors of a repeated eigenvalue; Lanczos from a single vector does not.
     """
     from scipy.linalg import eigh  # slow to import, and executors cluster no graphs
 
@@ -189,14 +189,17 @@ def leading_vectors(matrix: Singles, count: int, generator: np.random.Generator)
             return block[:, :count]
         if s > _MOST_EXACT:
             return _refine(matrix, block)[:, :count]
-    # In double precision: a repeated eigenvalue leaves nothing else to tell its vectors from their neighbours.
+    # In double precision: eigenvalues of a chain differ by less than single precision resolves.
     _, exact = eigh(matrix.astype(np.float64), subset_by_index=(s - count, s - 1), check_finite=False)
     vectors: Singles = exact[:, ::-1].astype(np.float32)
     return vectors
 
 
 def _iterate_subspace(matrix: Singles, count: int, generator: np.random.Generator) -> tuple[Singles, bool]:
-    """Approximate eigenvectors, a few more than `count`, and whether the first are known to a tenth of their gap."""
+    """Return approximate eigenvectors, a few more than `count`, and whether the first `count` are accurate enough.
+
+    Their residuals must be at most a tenth of the gap between the eigenvalues `count` and `count` + 1.
+    """
     block = generator.normal(size=(len(matrix), count + _SPARE_COLUMNS)).astype(np.float32)
     for step in range(1, _SUBSPACE_STEPS + 1):
         block = np.linalg.qr(block)[0]
@@ -213,11 +216,11 @@ def _iterate_subspace(matrix: Singles, count: int, generator: np.random.Generato
 
 
 def _refine(matrix: Singles, block: Singles) -> Singles:
-    """Better eigenvectors from approximate ones."""
+    """Return better eigenvectors than the approximate ones in `block`."""
     from scipy.sparse.linalg import lobpcg
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns if it ends before the tolerance; nearer than before is enough here
+        warnings.simplefilter("ignore")  # it warns if the tolerance is not reached, which a start does not need
         values, vectors = lobpcg(matrix, block, largest=True, tol=_NEAR, maxiter=_LOBPCG_STEPS)
     refined: Singles = vectors[:, np.argsort(-values)].astype(np.float32, copy=False)
     return refined

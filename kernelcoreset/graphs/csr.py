@@ -1,7 +1,7 @@
-"""A sparse matrix in compressed rows, compiled: making one, checking one, and D^2 sampling by look-up.
+"""Sparse matrices in compressed rows: building and checking one, and D^2 sampling of its nodes.
 
-Row i of a graph holds the neighbours indices[starts[i] : starts[i + 1]] with the weights `data`; the sums of rows are
-the degrees. A kernel value is a look-up in a row. Nothing here owns a random generator.
+Row i of a graph holds the neighbours indices[starts[i] : starts[i + 1]] with the weights `data`. Row sums are the
+degrees. A kernel value is read from a row. Nothing here owns a random generator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernelcoreset.kernels.loops.tiles import TILE
 Indices = NDArray[np.int64]
 Nodes = NDArray[np.int32]
 Labels = NDArray[np.int32]
-ShortLabels = NDArray[np.int16]  # while labels are looked up at random, as many as can be should stay in the cache
+ShortLabels = NDArray[np.int16]  # labels are read in random order: small ones fit in the cache
 
 UNLABELLED = -1
 
@@ -56,7 +56,7 @@ def transpose(starts: Indices, columns: Nodes, values: NDArray[Any], n: int) -> 
 
 @compiled()
 def sum_duplicates(rows: Rows) -> Rows:
-    """The same matrix with every entry once, in the order of its first appearance; zeros are dropped."""
+    """Return the matrix with duplicate entries summed, in the order of first appearance, and zeros dropped."""
     n = len(rows.starts) - 1
     starts = np.zeros(n + 1, dtype=np.int64)
     indices = np.empty(len(rows.indices), dtype=np.int32)
@@ -81,10 +81,10 @@ def sum_duplicates(rows: Rows) -> Rows:
 
 @compiled()
 def looks_symmetric(rows: Rows) -> bool:
-    """Whether the entries above and below the diagonal have one fingerprint: true of every symmetric matrix.
+    """Return whether the entries above and below the diagonal have the same fingerprint.
 
-    A matrix that is not symmetric passes with probability 2^-64. One sequential pass, where a transposed copy would
-    jump through memory.
+    Always true for a symmetric matrix; true for another one with probability 2^-64. One sequential pass, much faster
+    than a transposed copy.
     """
     difference = np.uint64(0)
     bits = rows.data.view(np.uint64)
@@ -105,7 +105,7 @@ def looks_symmetric(rows: Rows) -> bool:
 
 @compiled()
 def first_difference(rows: Rows, other: Rows, tolerance: float) -> tuple[int, int]:
-    """First (i, j) at which two matrices differ by more than the tolerance, a share of the larger value; else -1."""
+    """Return the first (i, j) where matrices differ by more than `tolerance` times the larger value, or (-1, -1)."""
     n = len(rows.starts) - 1
     mine, theirs = np.zeros(n), np.zeros(n)
     for i in range(n):
@@ -126,10 +126,10 @@ def first_difference(rows: Rows, other: Rows, tolerance: float) -> tuple[int, in
 
 @compiled()
 def sum_rows(rows: Rows, n: int, degrees: Floats, loops: Floats) -> tuple[int, bool]:
-    """Sums and diagonal of a matrix with n columns; the first bad entry, or -1; whether each entry is there once.
+    """Add up rows and diagonal of a matrix with n columns; return its first bad entry, or -1, and if it is canonical.
 
-    Bad is a weight that is negative or not finite, or an index that names no node. Only rows that rise strictly and
-    hold no zeros are known to have every entry once.
+    Bad is a weight that is negative or not finite, or an index that is not a node. Canonical rows have strictly rising
+    indices and no zeros, so no entry is there twice.
     """
     rising = True
     for i in range(len(rows.starts) - 1):
@@ -146,17 +146,17 @@ def sum_rows(rows: Rows, n: int, degrees: Floats, loops: Floats) -> tuple[int, b
     return -1, rising
 
 
-# --- D^2 sampling with the look-up kernel -----------------------------------------------------------------------------
+# --- D^2 sampling with the kernel of a graph --------------------------------------------------------------------------
 
 
 @compiled()
 def seed_nodes(
     rows: Rows, degrees: Floats, own: Floats, uniforms: Floats
 ) -> tuple[Indices, Floats, Labels, Floats, float]:
-    """Pivots by D^2 for K_ij = a_ij / (d_i d_j), K_ii = own: pivots, d2, nearest, zeros and cost, as in `Seeding`.
+    """Draw pivots by D^2 for K_ij = a_ij / (d_i d_j), K_ii = own; return the fields of a `Seeding`.
 
-    A node that is no neighbour of a pivot p is at d2 = K_ii + K_pp. Only a pivot with the least K_pp so far matters to
-    such nodes, which happens O(log pivots) times; all others touch their neighbours alone.
+    A node that is not a neighbour of pivot p has d2 = K_ii + K_pp. Such nodes change only for a pivot with the least
+    K_pp so far, which happens O(log pivots) times. All other pivots change their neighbours only.
     """
     n = len(degrees)
     best = np.ones(n)
@@ -167,7 +167,7 @@ def seed_nodes(
     least = np.inf
     for p in range(len(uniforms)):
         pivot = pick(best, degrees, tile_costs, uniforms[p : p + 1])[0]
-        if pivot < 0:  # what was left of its tile is rounding
+        if pivot < 0:  # the rest of its tile was only rounding error
             _sum_tiles(degrees, best, tile_costs)
             if tile_costs.sum() <= 0.0:
                 pivots = pivots[:p]

@@ -1,7 +1,8 @@
-"""A weighted undirected graph in compressed rows, checked once; the exact normalized cut of its nodes.
+"""A weighted undirected graph in compressed rows, checked once, and the exact normalized cut of a clustering.
 
 The kernel of a graph is K = D^-1 A D^-1 + shift D^-1 with weights D, A the weights of the edges and D the degrees:
-weighted kernel k-means with it is the normalized cut (Dhillon, Guan and Kulis). A kernel value is a look-up in a row.
+weighted kernel k-means with it minimizes the normalized cut (Dhillon, Guan and Kulis). A kernel value is read from a
+row.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from kernelcoreset.graphs.moves import measure
 
 MOST_NODES = 2**31 - 1
 MOST_CLUSTERS = 20_000
-# Entries that differ by less than this share are equal but for rounding.
+# Entries that differ by less than this share of their value are equal up to rounding.
 _TOLERANCE = 1e-9
 
 
 class Graph:
-    """A weighted undirected graph. Immutable; make one with `Graph.from_edges` or `Graph.from_matrix`.
+    """A weighted undirected graph. Immutable; create one with `Graph.from_edges` or `Graph.from_matrix`.
 
-    Weights are finite and at least 0; an entry of weight 0 is no edge. A self-loop counts once in its node's degree.
-    Nodes without edges are allowed: no cluster is theirs.
+    Weights are finite and at least 0; an entry of weight 0 is not an edge. A self-loop counts once in its node's
+    degree. Nodes without edges are allowed and belong to no cluster.
 
     Attributes
     ----------
     rows : Rows
-        The symmetric matrix of weights in compressed rows, every entry once.
+        The symmetric matrix of weights in compressed rows, without duplicates.
     degrees : ndarray of shape (n,)
-        D_ii, the sums of the rows.
+        Row sums D_ii.
     loops : ndarray of shape (n,)
         The diagonal.
 
@@ -56,17 +57,17 @@ class Graph:
     ) -> Graph:
         """Return the graph of an edge list. O(edges).
 
-        Every edge counts in both directions, whichever way it is written; an edge given several times, or once in each
-        direction, has the sum of its weights. Counting all of them twice changes no clustering.
+        An edge has no direction: (i, j) and (j, i) mean the same. An edge given several times, or once in each
+        direction, has the sum of its weights. Giving all edges twice does not change a clustering.
 
         Parameters
         ----------
         source, target : array-like of shape (m,)
             Nodes as whole numbers from 0.
         weights : array-like of shape (m,), optional
-            Finite and at least 0; ones unless given.
+            Finite and at least 0; default 1.
         n : int, optional
-            Number of nodes; the largest named plus one unless given.
+            Number of nodes; default: the largest node plus 1.
 
         Returns
         -------
@@ -77,7 +78,7 @@ class Graph:
             raise DataError(f"`source` and `target` must have the same length; got {len(ends[0])} and {len(ends[1])}.")
         values = np.ones(len(ends[0])) if weights is None else as_numeric(weights, "weights")
         if values.shape != ends[0].shape:
-            raise DataError(f"`weights` must have shape {ends[0].shape}, one an edge; got {values.shape}.")
+            raise DataError(f"`weights` must have shape {ends[0].shape}, one per edge; got {values.shape}.")
         bad = ~(np.isfinite(values) & (values >= 0))
         if bad.any():
             raise DataError(_bad_weight(int(np.argmax(bad)), "edge", values))
@@ -94,11 +95,11 @@ class Graph:
 
     @staticmethod
     def from_matrix(matrix: Any) -> Graph:
-        """Return the graph of a symmetric matrix of weights: a scipy sparse matrix of any format, or an array.
+        """Return the graph of a symmetric matrix of weights, a scipy sparse matrix of any format or an array.
 
-        Anything with `indptr`, `indices`, `data` and `shape` (compressed rows), or with `tocsr()`, is taken as sparse.
-        Rows with the same index twice are summed. Nothing is copied that is float64 and int32 already, and the matrix
-        is never changed; do not change it while the graph is in use. O(entries).
+        An object with `indptr`, `indices`, `data` and `shape` (compressed rows), or with `tocsr()`, counts as sparse.
+        Duplicate entries are summed. float64 values and int32 indices are not copied, so do not change the matrix
+        while the graph is in use. The graph never changes it. O(entries).
 
         Parameters
         ----------
@@ -144,8 +145,8 @@ class Graph:
     def shift(self) -> float:
         """A shift that makes K = D^-1 A D^-1 + shift D^-1 positive semidefinite: max(0, max_i 1 - 2 a_ii / d_i).
 
-        By Gershgorin's discs of D^-1 A, no eigenvalue is below -shift. 1 without self-loops, 0 where each weighs at
-        least as much as all other edges of its node.
+        By Gershgorin's theorem no eigenvalue of D^-1 A is below -shift. The shift is 1 if there are no self-loops, and
+        0 if each self-loop weighs at least as much as all other edges of its node.
         """
         there = self.degrees > 0
         return max(0.0, float(np.max(1.0 - 2.0 * self.loops[there] / self.degrees[there], initial=0.0)))
@@ -157,12 +158,12 @@ class Graph:
 def graph_normalized_cut(labels: ArrayLike, graph: Any) -> float:
     """Return the exact normalized cut, sum over clusters of (weight of edges leaving it) / (sum of its degrees).
 
-    Between 0 and the number of clusters; 0 where no edge joins two clusters. O(edges).
+    Between 0 and the number of clusters; 0 if no edge joins two clusters. O(edges).
 
     Parameters
     ----------
     labels : array-like of shape (n,)
-        Clusters as whole numbers from 0. -1 is for nodes without edges alone.
+        Clusters as whole numbers from 0; -1 is only allowed for nodes without edges.
     graph : Graph, or what `Graph.from_matrix` takes
 
     Examples
@@ -172,7 +173,7 @@ def graph_normalized_cut(labels: ArrayLike, graph: Any) -> float:
     """
     graph = Graph.from_matrix(graph)
     found = check_labels(labels, graph)
-    if found.max(initial=-1) > MOST_CLUSTERS:  # few nodes have so many: let the numbers that are used be small
+    if found.max(initial=-1) > MOST_CLUSTERS:  # large numbers, but not more clusters than fit in int16: renumber them
         found = np.unique(found, return_inverse=True)[1] - int(found.min() < 0)
     found = found.astype(np.int16)
     volumes, inner = measure(graph.rows, graph.degrees, found, int(found.max(initial=-1)) + 1)
@@ -181,11 +182,11 @@ def graph_normalized_cut(labels: ArrayLike, graph: Any) -> float:
 
 
 def check_labels(labels: ArrayLike, graph: Graph) -> NDArray[np.int64]:
-    """Return a label for every node of the graph."""
+    """Return the labels as int64, one per node of the graph, or raise DataError."""
     found = np.asarray(labels)
     if found.shape != (graph.n,) or found.dtype.kind not in "iu":
         raise DataError(
-            f"`labels` must be whole numbers of shape ({graph.n},), one a node; got {found.dtype}, {found.shape}."
+            f"`labels` must be whole numbers of shape ({graph.n},), one per node; got {found.dtype}, {found.shape}."
         )
     bad = (found < -1) | ((found == -1) & (graph.degrees > 0))
     if bad.any():
@@ -199,7 +200,7 @@ def check_labels(labels: ArrayLike, graph: Graph) -> NDArray[np.int64]:
 
 
 def as_rows(matrix: Any, name: str) -> tuple[Rows, tuple[int, int]]:
-    """Return a sparse matrix or an array as compressed rows, and its shape; values are not checked yet."""
+    """Return a sparse matrix or an array as compressed rows, and its shape; values are not checked."""
     if not hasattr(matrix, "indptr") and not hasattr(matrix, "tocsr"):
         from scipy.sparse import csr_array  # slow to import, and executors make no graphs
 
@@ -218,12 +219,12 @@ def as_rows(matrix: Any, name: str) -> tuple[Rows, tuple[int, int]]:
 
 
 def check_rows(rows: Rows, n: int) -> tuple[Floats, Floats, bool]:
-    """Refuse bad weights and indices beyond n; return sums, diagonal and whether no entry is there twice."""
+    """Return row sums, diagonal and whether the rows are canonical; raise DataError for bad weights or indices."""
     sums, diagonal = np.zeros(len(rows.starts) - 1), np.zeros(len(rows.starts) - 1)
     bad, once = loops.sum_rows(rows, n, sums, diagonal)
     if bad >= 0:
         if not 0 <= rows.indices[bad] < n:
-            raise DataError(f"An entry names node {rows.indices[bad]}; there are {n} nodes, from 0.")
+            raise DataError(f"Column indices must be nodes from 0 to {n - 1}; got {rows.indices[bad]} at entry {bad}.")
         raise DataError(_bad_weight(bad, "entry", rows.data))
     return sums, diagonal, bool(once)
 
@@ -252,7 +253,7 @@ def _as_nodes(values: ArrayLike, name: str) -> NDArray[np.int64]:
 def _bad_weight(place: int, what: str, values: Floats) -> str:
     return (
         f"Weights of edges must be finite and at least 0; got {values[place]} at {what} {place}. "
-        "Drop such edges, or take exp or a rank of signed similarities."
+        "Drop such edges, or map signed similarities to positive weights, by exp for example."
     )
 
 

@@ -1,7 +1,7 @@
-"""Clusters of a graph by normalized cut: what a fit leaves behind, and the fit itself.
+"""Clusters of a graph by normalized cut: the fit, and the model it returns.
 
-A coreset of the graph gives the clusters in the large; single moves over the whole graph, each exact and at the cost of
-the node's degree, make them a local optimum of the normalized cut.
+A coreset of the graph gives approximate clusters. Moves of single nodes then turn them into a local optimum of the
+normalized cut of the whole graph. Each move is exact and takes O(degree of the node).
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about,
 _NODES = "nodes.parquet"
 # Sweeps end when fewer than this share of the nodes moved.
 _AT_REST = 1e-3
-# Up to so many nodes a sweep looks at all of them: clusters whose volume has changed may draw nodes from anywhere.
+# Up to this many nodes a sweep visits all of them: when the volume of a cluster changes, any node may gain by moving.
 _SWEPT_WHOLE = 20_000
 
 
 @dataclass(frozen=True, eq=False)
 class GraphModel(KeptAsFolder):
-    """Clusters of a graph's nodes, which label new nodes too. Immutable.
+    """Clusters of the nodes of a graph; it can also label new nodes. Immutable.
 
     Parameters
     ----------
     labels : ndarray of shape (n,)
-        Cluster of every node, numbered by falling volume; -1 for a node without edges.
+        Cluster of every node, numbered by descending volume; -1 for a node without edges.
     volumes, inner : ndarray of shape (k,)
-        Sum of the degrees of each cluster, and of the weights with both ends in it.
+        Per cluster, the sum of its degrees, and of all weights with both ends in it.
     coreset_nodes, coreset_weights : ndarray of shape (s,)
-        The nodes that the clusters were found on.
+        The coreset on which the clusters were found.
     hops : int
-        Steps of the walks through which these see each other.
+        Steps of the walks that define similarities of the coreset nodes.
     shift : float
-        Diagonal shift with which the look-up kernel is positive semidefinite; the diffused one needs none.
+        Diagonal shift that makes the kernel D^-1 A D^-1 positive semidefinite; the diffused kernel needs none.
     sweeps : int
-        Passes of single moves over the whole graph.
+        Passes of single moves over the whole graph that were made.
     """
 
     FILES: ClassVar = (ABOUT, _NODES)
@@ -73,13 +73,13 @@ class GraphModel(KeptAsFolder):
     def predict(self, edges: Any) -> Labels:
         """Return the best cluster of new nodes by their edges to the fitted ones, shape (m,).
 
-        A new node goes where the normalized cut is least once it is there, at the cost of its degree; a node without
-        edges to nodes that have a cluster gets -1. The fitted clusters stay as they are.
+        A new node gets the cluster with which the normalized cut is least, in O(degree). A node without edges to a
+        cluster gets -1. The fitted clusters do not change.
 
         Parameters
         ----------
         edges : sparse matrix or array-like of shape (m, n)
-            Row r holds the weights of new node r's edges; the columns are the fitted nodes.
+            Row r holds the weights of the edges of new node r; the columns are the fitted nodes.
         """
         rows, shape = as_rows(edges, "edges")
         if shape[1] != len(self.labels):
@@ -90,7 +90,7 @@ class GraphModel(KeptAsFolder):
         return np.asarray(label_new(rows, sums, self.labels.astype(np.int16), self.volumes.copy(), self.inner.copy()))
 
     def to_files(self) -> dict[str, bytes]:
-        """Return the model as two files by name, for storage that is not a local folder."""
+        """Return the model as two files by name, for storage other than a local folder."""
         weights = np.zeros(len(self.labels))
         weights[self.coreset_nodes] = self.coreset_weights
         table = pa.table({"cluster": pa.array(self.labels, pa.int32()), "coreset_weight": pa.array(weights)})
@@ -130,9 +130,9 @@ def fit_graph(
 ) -> GraphModel:
     """Return k clusters of a graph's nodes with a small normalized cut.
 
-    Draws a coreset of nodes, lets walks of a few steps start at each, clusters the small graph of how often they meet
-    by its leading eigenvectors, labels every node by the walks that reach it, and then moves single nodes while the
-    normalized cut of the whole graph falls.
+    Draws a coreset of nodes and follows walks of a few steps from each. Clusters the coreset nodes by the leading
+    eigenvectors of the matrix of how often their walks meet. Labels every node by the walks that reach it, and then
+    moves single nodes as long as the normalized cut of the whole graph falls.
 
     Parameters
     ----------
@@ -140,25 +140,25 @@ def fit_graph(
     k : int
         At most the number of nodes with edges.
     size : int, optional
-        Nodes drawn, from k to 20,000; by default as many as let their walks meet, 500 to 4,000, and 20 a cluster where
-        there are more than 25.
+        Number of coreset nodes, from k to 20,000. By default as many as their walks need to meet: 500 to 4,000, and at
+        least 20 per cluster.
     n_init : int
         Restarts of k-means in the eigenvectors.
     max_iter : int
-        Sweeps over all nodes at most; they end once less than 0.1 % of the nodes move.
+        Largest number of sweeps over all nodes; they end when fewer than 0.1 % of the nodes move.
     seed : int
-        Same seed, same graph, same clusters.
+        The same seed and graph give the same clusters.
 
     Returns
     -------
     GraphModel
-        Exactly k clusters. Nodes without edges get -1. A component that no walk has seen goes as a whole to the
-        lightest cluster, which leaves the normalized cut as it is.
+        Exactly k clusters. Nodes without edges get -1. A component that no walk reached is added as a whole to the
+        cluster of least volume.
 
     Notes
     -----
-    O(n + edges) a sweep, and s^2 for s coreset nodes. Where the graph has components, clusters are unions of whole ones
-    as far as the walks have seen them all.
+    O(n + edges) per sweep, and O(s^2) for s coreset nodes. If the graph has components and walks reached them all,
+    clusters are unions of components.
 
     Examples
     --------
@@ -186,22 +186,22 @@ def fit_graph(
 def _fit(
     graph: Graph, k: int, size: int | None, n_init: int, max_iter: int, generator: np.random.Generator
 ) -> GraphModel:
-    """Assumes validated input."""
+    """Return the model. Assumes validated input."""
     coreset, labels, volumes, inner = _start(graph, k, size, n_init, generator, lazy=False)
-    # By chance a cluster's share of inner weight is its share of all volume, the unlabelled nodes' included.
+    # With random labels, the share of a cluster's weight that stays inside it is its share of the total volume.
     if k > 1 and np.sum(inner / volumes) < volumes.sum() / graph.degrees.sum():
-        # Worse: these are the sides of a (nearly) bipartite graph. A last step that is half a stay is blind to them.
+        # Worse than random: these are the two sides of a nearly bipartite graph. Lazy walks do not see the sides.
         coreset, labels, volumes, inner = _start(graph, k, size, n_init, generator, lazy=True)
     sweeps, moved = 0, graph.n
     waiting = np.ones(graph.n, dtype=np.bool_)
     while sweeps < max_iter and moved > _AT_REST * graph.n:
-        # The first sweep moves about half of the nodes: then nearly all would wait, and saying so is not worth it.
+        # The first sweep moves about half of the nodes. Nearly all would be waiting then: marking them gains nothing.
         whole = sweeps == 0 or graph.n <= _SWEPT_WHOLE
         moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting, whole)
         sweeps += 1
     fill_components(graph.rows, graph.degrees, labels, volumes, inner)
     order = _by_volume(labels, volumes)
-    place = np.append(np.argsort(order), UNLABELLED).astype(np.int32)  # the last serves the label -1
+    place = np.append(np.argsort(order), UNLABELLED).astype(np.int32)  # the last one is for the label -1
     return GraphModel(
         place[labels],
         volumes[order],
@@ -217,7 +217,7 @@ def _fit(
 def _start(
     graph: Graph, k: int, size: int | None, n_init: int, generator: np.random.Generator, *, lazy: bool
 ) -> tuple[GraphCoreset, ShortLabels, Floats, Floats]:
-    """Coreset, labels as far as its walks reach, volumes and inner weights of the clusters, none of them empty."""
+    """Return a coreset, labels of the nodes its walks reach, volumes and inner weights; no cluster is empty."""
     coreset = build_graph_coreset(graph, k, size, generator, lazy=lazy)
     clusters = cluster_coreset(graph, coreset, k, n_init, generator)
     heavy = np.bincount(clusters, coreset.weights, minlength=k)
@@ -228,7 +228,7 @@ def _start(
 
 
 def _fill_empty(graph: Graph, labels: ShortLabels, k: int) -> None:
-    """Give every empty cluster the node of largest degree among those that are not the last of theirs."""
+    """Give every empty cluster the node of largest degree, except nodes that are alone in their cluster."""
     counts = np.bincount(labels[labels >= 0], minlength=k)
     for empty in np.flatnonzero(counts == 0):
         may_leave = (labels < 0) | (counts[labels] > 1)
@@ -240,6 +240,6 @@ def _fill_empty(graph: Graph, labels: ShortLabels, k: int) -> None:
 
 
 def _by_volume(labels: ShortLabels, volumes: Floats) -> Indices:
-    """The clusters in the order of falling volume, equal ones by their first node."""
+    """Return the clusters by descending volume, equal ones by their first node."""
     _, first = np.unique(labels[labels >= 0], return_index=True)
     return np.lexsort((first, -np.round(volumes / volumes.sum(), 12)))

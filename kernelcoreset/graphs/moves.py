@@ -1,6 +1,6 @@
-"""Labels of a graph's nodes, compiled: exact measures of a partition, and moves that improve it.
+"""Labels of the nodes of a graph, compiled: exact measures of a partition, and moves that improve it.
 
-A node costs its degree. Everything here assumes a valid symmetric graph and owns no random generator.
+Each node takes O(degree). Everything here assumes a valid symmetric graph and owns no random generator.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROUNDING = 1e-12
 
 @compiled()
 def measure(rows: Rows, degrees: Floats, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
-    """Volume and inner weight of every cluster: the sums of degrees, and of all entries with both ends in it."""
+    """Return volume and inner weight per cluster: the sums of degrees, and of all entries with both ends in it."""
     volumes, inner = np.zeros(k), np.zeros(k)
     for i in range(len(degrees)):
         own = labels[i]
@@ -33,7 +33,10 @@ def measure(rows: Rows, degrees: Floats, labels: ShortLabels, k: int) -> tuple[F
 
 @compiled()
 def _tally(rows: Rows, i: int, skipped: int, labels: ShortLabels, shared: Floats, seen: Indices) -> tuple[int, float]:
-    """Weight that row i shares with each cluster, in `shared`; how many are `seen`; the weight to the skipped node."""
+    """Add the weights of row i by cluster to `shared`, and list these clusters in `seen`.
+
+    Returns the number of clusters seen, and the weight to the skipped node.
+    """
     count = 0
     apart = 0.0
     for e in range(rows.starts[i], rows.starts[i + 1]):
@@ -53,7 +56,7 @@ def _tally(rows: Rows, i: int, skipped: int, labels: ShortLabels, shared: Floats
 def _best_cluster(
     seen: Indices, shared: Floats, degree: float, loop: float, volumes: Floats, inner: Floats, own: int
 ) -> tuple[int, float]:
-    """The cluster seen, other than `own`, that gains most or loses least by a node of this degree, and the gain."""
+    """Return the cluster seen, other than `own`, that gains most from a node of this degree, and the gain."""
     best, most = UNLABELLED, -np.inf
     for q in range(len(seen)):
         c = seen[q]
@@ -65,7 +68,8 @@ def _best_cluster(
 
 
 @compiled()
-def _wake(rows: Rows, i: int, waiting: NDArray[np.bool_]) -> None:
+def _mark_neighbours(rows: Rows, i: int, waiting: NDArray[np.bool_]) -> None:
+    """Mark the neighbours of node i as waiting."""
     for e in range(rows.starts[i], rows.starts[i + 1]):
         waiting[rows.indices[e]] = True
 
@@ -80,12 +84,12 @@ def improve(
     waiting: NDArray[np.bool_],
     whole: bool,
 ) -> int:
-    """One sweep of single moves, each to where sum_c inner_c / volume_c rises most: k minus the normalized cut.
+    """Make one sweep of single moves, each to the cluster that increases sum_c inner_c / volume_c most.
 
-    These are the exact moves of weighted kernel k-means; a diagonal shift of the kernel adds the same to every
-    partition and so plays no part. A node without a label joins the best cluster among its neighbours'. A cluster's
-    last node stays. Only nodes that are `waiting` are looked at; all go on waiting if the sweep is `whole`, else the
-    neighbours of those that move. Returns the number of nodes that moved.
+    This sum is k minus the normalized cut. These are the exact moves of weighted kernel k-means; a diagonal shift of
+    the kernel adds the same to every partition and does not matter. A node without a label joins the best cluster of
+    its neighbours. The last node of a cluster stays. Only nodes marked in `waiting` are visited. In a `whole` sweep all
+    of them stay marked, else only neighbours of nodes that move. Returns the number of nodes that moved.
     """
     shared = np.zeros(len(volumes))
     seen = np.empty(len(volumes), dtype=np.int64)
@@ -100,7 +104,7 @@ def improve(
         if own >= 0 and best >= 0:
             left = volumes[own] - degree
             if left <= _ROUNDING * volumes[own]:
-                best = UNLABELLED  # it is its cluster's last
+                best = UNLABELLED  # the last node of its cluster
             elif gain <= inner[own] / volumes[own] - (inner[own] - 2.0 * shared[own] - loop) / left + _ROUNDING:
                 best = UNLABELLED
         if best >= 0:
@@ -112,7 +116,7 @@ def improve(
             labels[i] = best
             moved += 1
             if not whole:
-                _wake(rows, i, waiting)
+                _mark_neighbours(rows, i, waiting)
         for q in range(count):
             shared[seen[q]] = 0.0
     return moved
@@ -120,7 +124,7 @@ def improve(
 
 @compiled()
 def label_new(rows: Rows, sums: Floats, labels: ShortLabels, volumes: Floats, inner: Floats) -> Labels:
-    """The best cluster for each row of edges to known nodes; -1 for a row without any."""
+    """Return the best cluster for each row of edges to labelled nodes; -1 for a row without any."""
     found = np.empty(len(sums), dtype=np.int32)
     shared = np.zeros(len(volumes))
     seen = np.empty(len(volumes), dtype=np.int64)
@@ -134,7 +138,7 @@ def label_new(rows: Rows, sums: Floats, labels: ShortLabels, volumes: Floats, in
 
 @compiled()
 def fill_components(rows: Rows, degrees: Floats, labels: ShortLabels, volumes: Floats, inner: Floats) -> int:
-    """Give every component without any label to the cluster of least volume, as a whole; return their number."""
+    """Add every component without labels, as a whole, to the cluster of least volume; return their number."""
     stack = np.empty(len(labels), dtype=np.int32)
     count = 0
     for first in range(len(labels)):

@@ -1,4 +1,4 @@
-"""Short walks from the nodes of a coreset, compiled: where they end, and how often two of them meet.
+"""Short random walks from the nodes of a coreset: where they end, and how often two of them meet.
 
 Everything here assumes a valid symmetric graph and owns no random generator.
 """
@@ -18,7 +18,7 @@ Singles = NDArray[np.float32]
 
 
 class Walks(NamedTuple):
-    """Where short walks end: row r is a distribution over nodes, in single precision."""
+    """Where walks end: row r is the distribution of walk r over nodes, in single precision."""
 
     starts: Indices
     nodes: Nodes
@@ -27,7 +27,7 @@ class Walks(NamedTuple):
 
 @compiled()
 def _step(rows: Rows, degrees: Floats, at: Nodes, here: Singles, reached: Nodes, there: Singles, stay: float) -> int:
-    """Move all mass from the nodes `at` along their edges; return how many nodes it has `reached`."""
+    """Move all mass from the nodes `at` along their edges; return the number of nodes `reached`."""
     found = 0
     for a in range(len(at)):
         i = at[a]
@@ -51,9 +51,9 @@ def _step(rows: Rows, degrees: Floats, at: Nodes, here: Singles, reached: Nodes,
 
 @compiled()
 def walk(rows: Rows, degrees: Floats, nodes: Indices, hops: int, lazy: bool) -> Walks:
-    """Distribution of a walk of `hops` steps from each of the nodes; with `lazy` its last step is half a stay.
+    """Return the distribution of a walk of `hops` steps from each of the nodes.
 
-    Costs the degrees of all nodes that a walk passes.
+    If `lazy`, half of the mass does not move in the last step. Takes the sum of the degrees of all nodes passed.
     """
     n = len(degrees)
     here, there = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.float32)
@@ -80,7 +80,7 @@ def walk(rows: Rows, degrees: Floats, nodes: Indices, hops: int, lazy: bool) -> 
 
 
 def meetings(walks: Walks, n: int) -> Walks:
-    """Return the same masses by node: row i names the walks that end at node i, in rising order."""
+    """Return the same masses by node: row i lists the walks that end at node i, in ascending order."""
     return Walks(*transpose(*walks, n))
 
 
@@ -94,7 +94,7 @@ def meet(met: Walks, degrees: Floats, similarities: Singles) -> None:
         for a in range(met.starts[v], met.starts[v + 1]):
             row = similarities[met.nodes[a]]
             factor = np.float32(met.masses[a] / degrees[v])
-            for b in range(met.starts[v], a + 1):  # walkers come in rising order: this is the lower half
+            for b in range(met.starts[v], a + 1):  # walks are in ascending order: this is the lower half
                 row[met.nodes[b]] += factor * met.masses[b]
     for i in range(len(similarities)):
         for j in range(i):
@@ -103,7 +103,7 @@ def meet(met: Walks, degrees: Floats, similarities: Singles) -> None:
 
 @compiled()
 def spread_labels(met: Walks, weights: Floats, clusters: Labels, volumes: Floats) -> ShortLabels:
-    """The cluster from which most walk mass arrives at each node, relative to its volume; -1 where none arrives."""
+    """Return, per node, the cluster whose walks bring most mass relative to its volume; -1 if no walk arrives."""
     n = len(met.starts) - 1
     labels = np.full(n, UNLABELLED, dtype=np.int16)
     arrived = np.zeros(len(volumes))

@@ -1,4 +1,4 @@
-"""Clusters that keep their names from fit to fit: a warm start, labels matched to those before, and what moved."""
+"""Clusters that keep their numbers from fit to fit: a warm start, and labels matched to those of the last model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
 @dataclass(frozen=True)
 class Tracked:
-    """A model whose clusters are named after those of the one before.
+    """A model whose clusters are numbered like those of the model before.
 
     Attributes
     ----------
     model : KernelKMeansModel
     moved : float or None
-        Share of the weight that is in another cluster than the centers before would put it; None for a first model.
+        Share of the weight whose cluster differs from the label of the model before; None for the first model.
     """
 
     model: KernelKMeansModel
@@ -39,14 +39,16 @@ def refit_tracked(
     max_iter: int = 300,
     seed: int = 0,
 ) -> Tracked:
-    """Return a model of the coreset, begun also from the centers before, in which cluster 3 stays cluster 3.
+    """Return a model of the coreset whose cluster numbers match those of the model before.
+
+    If k is the same, one of the runs starts from the labels of that model.
 
     Parameters
     ----------
     coreset, k, kernel, z, n_init, max_iter, seed
         As in `solve`.
     before : KernelKMeansModel, optional
-        Of the last fit, with the same kernel; k may differ.
+        The model of the last fit, with the same kernel; k may differ.
 
     Returns
     -------
@@ -78,7 +80,7 @@ def refit_tracked(
 
 
 def match_labels(before: ArrayLike, after: ArrayLike, weights: ArrayLike) -> NDArray[np.int32]:
-    """Return new names for the clusters `after`, shape (k,), under which most weight keeps its label of `before`.
+    """Return new numbers for the clusters `after`, shape (k,), with which most weight keeps its label of `before`.
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ def match_labels(before: ArrayLike, after: ArrayLike, weights: ArrayLike) -> NDA
     Returns
     -------
     ndarray of int32, shape (k,)
-        `names[after]` are the matched labels; a permutation of 0..k-1, with k the clusters of `after`.
+        A permutation of 0..k-1, with k the number of clusters of `after`; `numbers[after]` are the matched labels.
 
     Examples
     --------
@@ -101,10 +103,10 @@ def match_labels(before: ArrayLike, after: ArrayLike, weights: ArrayLike) -> NDA
     old, new, own = np.asarray(before), np.asarray(after), np.asarray(weights, dtype=np.float64)
     if not old.shape == new.shape == own.shape or old.ndim != 1 or len(old) == 0:
         shapes = f"{old.shape}, {new.shape} and {own.shape}"
-        raise DataError(f"`before`, `after` and `weights` must have one shape (n,), n at least 1; got {shapes}.")
+        raise DataError(f"`before`, `after` and `weights` must have the same shape (n,), n at least 1; got {shapes}.")
     k = int(new.max()) + 1
-    # A cluster before that is beyond k has no successor of its name; a new one shares nothing with those before.
+    # Numbers from k on do not exist any more, so those columns are dropped; additional clusters overlap with none.
     overlap = np.zeros((k, max(k, int(old.max()) + 1)))
     np.add.at(overlap, (new, old), own)
-    _, names = linear_sum_assignment(overlap[:, :k], maximize=True)
-    return np.asarray(names, dtype=np.int32)
+    _, numbers = linear_sum_assignment(overlap[:, :k], maximize=True)
+    return np.asarray(numbers, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Laws of graphs: order, names and units of edges do not matter; the shifted kernel is one."""
+"""Laws of graphs: order, names and units of edges do not matter; the shifted kernel is positive semidefinite."""
 
 import numpy as np
 from hypothesis import given
@@ -83,7 +83,7 @@ def test_the_diffused_kernel_needs_no_shift(graph, hops, lazy):
 
 @given(SEEDS)
 def test_new_names_of_the_nodes_permute_the_labels(seed):
-    """Four cliques of 30 in a ring, joined by single edges: there is but one answer to find."""
+    """Four cliques of 30 in a ring, joined by single edges: there is only one good solution."""
     matrix = np.kron(np.eye(4), np.ones((30, 30)) - np.eye(30))
     for c in range(4):
         i, j = 30 * c, (30 * c + 31) % 120

@@ -1,4 +1,4 @@
-"""Laws every solver is run through."""
+"""Laws that hold for every solver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POWERS = st.sampled_from([1.0, 1.3, 2.0, 2.5, 4.0])
 
 @st.composite
 def instances(draw, most=12):
-    """A weighted coreset, with repeated points and very unequal weights among them, and a k that it can bear."""
+    """A weighted coreset, with repeated points and very unequal weights among them, and a k that it allows."""
     coordinate = st.integers(-20, 20).map(lambda v: v / 4)
     points = np.array(draw(st.lists(st.tuples(coordinate, coordinate), min_size=1, max_size=most)))
     weights = np.array(draw(st.lists(st.integers(1, 30), min_size=len(points), max_size=len(points)))) / 3
@@ -37,7 +37,7 @@ def close(a, b, scale):
 def check_solution(solution, coreset, k, kernel, z):
     gram = kernel.block(coreset.points, coreset.points)
     scale = float((coreset.weights * np.diag(gram).max() ** (0.5 * z)).sum()) + 1.0
-    # Distances of the twin are differences of kernel values: their own rounding, as z = 1 takes its root.
+    # The plain code subtracts kernel values, and z = 1 takes the root of their rounding errors.
     noise = (1e-15 * np.diag(gram).max()) ** 0.5 * coreset.weights.sum() if z < 2 else 0.0
     assert solution.cost == pytest.approx(
         naive_solve.cost_of_centers(gram, coreset.weights, solution.coefficients, z),
@@ -77,7 +77,7 @@ def test_exact_keeps_its_word_and_is_least(instance, kernel):
 @settings(max_examples=40, deadline=None)
 @given(instances(most=30), KERNELS, POWERS, st.integers(0, 5), st.integers(1, 6))
 def test_cost_never_rises(instance, kernel, z, seed, steps):
-    """A run stopped after any number of iterations costs no less than one that was let go on."""
+    """A run stopped after any number of iterations costs no less than one that goes on."""
     coreset, k = instance
     squared = kernel.squared_distances(coreset.points, coreset.points)
     start = np.random.default_rng(seed).integers(k, size=len(coreset)).astype(np.int32)
@@ -111,7 +111,7 @@ def test_weight_n_is_n_copies(instance, kernel, data):
 @settings(max_examples=25, deadline=None)
 @given(instances(), KERNELS, POWERS, st.sampled_from([0.125, 4.0, 1024.0]))
 def test_scaled_weights_scale_the_cost(instance, kernel, z, factor):
-    """Powers of two, so that not one rounding differs."""
+    """Powers of two, so that rounding is the same."""
     coreset, k = instance
     one = solve(coreset, k, kernel, z=z, n_init=2)
     scaled = solve(Coreset(coreset.points, factor * coreset.weights), k, kernel, z=z, n_init=2)
@@ -129,7 +129,7 @@ def test_exact_cost_does_not_depend_on_the_order(instance, kernel, random):
 
 
 def test_exact_labels_follow_the_points():
-    """Without ties, which random coordinates do not have, the optimal partition is one: the labels are permuted."""
+    """Random coordinates have no ties, so there is one optimal partition, and the labels are permuted."""
     generator = np.random.default_rng(0)
     for _ in range(5):
         points, weights = generator.normal(size=(12, 2)), generator.exponential(size=12)

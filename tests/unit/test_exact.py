@@ -1,4 +1,4 @@
-"""The exact solver: brute force on every small instance, speed on larger ones, refusals."""
+"""The exact solver: equal to brute force on small problems, fast enough on larger ones, and its errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_nine_points_four_clusters():
 
 
 def test_finds_what_a_poor_start_misses():
-    # Handed a bad incumbent, the search must leave it: the bound may not lean on `solve`.
+    # The search must not depend on a good solution from `solve`: start it from a bad one.
     from kernelcoreset.clustering.exact import _search
     from kernelcoreset.clustering.problem import Solution, prepare
 
@@ -88,11 +88,11 @@ def test_refusals():
     generator = np.random.default_rng(5)
     coreset = Coreset(generator.normal(size=(30, 10)), np.ones(30))
     with pytest.raises(
-        SettingError, match=r"not over after max_nodes=1,000 .* about 10\^19 partitions\. Use solve\(\)"
+        SettingError, match=r"did not end within max_nodes=1,000 .* about 10\^19 partitions\. Use solve\(\)"
     ):
         solve_exact(coreset, 5, Gaussian(sigma=0.5), max_nodes=1_000)
     large = Coreset(generator.normal(size=(151, 1)), np.ones(151))
-    with pytest.raises(SettingError, match="151 distinct points in 2 clusters is out of reach: at most 150 distinct"):
+    with pytest.raises(SettingError, match="151 distinct points in 2 clusters takes too long: at most 150 distinct"):
         solve_exact(large, 2, Linear())
     with pytest.raises(SettingError, match=r"`z` must be 2 for an exact solution; got 1\. Use solve"):
         solve_exact(coreset, 2, Linear(), z=1.0)

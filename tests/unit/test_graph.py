@@ -1,4 +1,4 @@
-"""Graphs: what may come in, the loops against their dense twins, clusters that are there to be found."""
+"""Graphs: accepted and refused input, the loops compared with dense matrices, and clusters known beforehand."""
 
 import json
 from types import SimpleNamespace
@@ -30,7 +30,7 @@ def random_matrix(n=40, density=0.15, seed=0, *, loops=True):
 
 
 def blocks(n, k, inside, outside, seed):
-    """A stochastic block model: `inside` and `outside` edges a node on average."""
+    """A stochastic block model: `inside` and `outside` edges per node on average."""
     generator = np.random.default_rng(seed)
     truth = generator.integers(0, k, n)
     p = np.where(truth[:, None] == truth, inside * k / n, outside * k / (n * (k - 1)))
@@ -109,12 +109,12 @@ BAD = [
     (lambda: Graph.from_matrix([["a", "b"], ["b", "a"]]), "must be numbers"),
     (
         lambda: Graph.from_matrix(SimpleNamespace(indptr=[0, 1], indices=[7], data=[1.0], shape=(1, 1))),
-        "names node 7; there are 1 nodes",
+        "must be nodes from 0 to 0; got 7 at entry 0",
     ),
     (lambda: Graph.from_edges([0, 1], [1]), "same length; got 2 and 1"),
     (lambda: Graph.from_edges([0], [1], [-2.0]), "got -2.0 at edge 0"),
     (lambda: Graph.from_edges([0], [1], [np.inf]), "got inf at edge 0"),
-    (lambda: Graph.from_edges([0], [1], [1.0, 2.0]), "one an edge"),
+    (lambda: Graph.from_edges([0], [1], [1.0, 2.0]), "one per edge"),
     (lambda: Graph.from_edges([0], [5], n=3), r"from 0 to n - 1 \(2\); got 5"),
     (lambda: Graph.from_edges([-1], [1]), "got -1"),
     (lambda: Graph.from_edges([0.5], [1.0]), "whole numbers; got dtype float64"),
@@ -153,7 +153,7 @@ def test_bad_settings_are_refused(options, message):
         fit_graph(Graph.from_edges(*TRIANGLES), **options)
 
 
-# --- loops against their twins ----------------------------------------------------------------------------------------
+# --- loops compared with dense matrices -------------------------------------------------------------------------------
 
 
 def test_the_normalized_cut_is_the_twins():
@@ -225,7 +225,7 @@ def test_a_sweep_makes_the_moves_of_the_twin(seed, whole):
     again = measure(graph.rows, graph.degrees, labels, 4)
     np.testing.assert_allclose(volumes, again[0])
     np.testing.assert_allclose(inner, again[1], atol=1e-12)
-    # The last that moved leaves the neighbours passed already waiting; in a whole sweep all wait on.
+    # Neighbours of a moved node that were visited before wait for the next sweep; in a whole sweep all nodes do.
     last = int(np.flatnonzero(before != labels)[-1])
     assert waiting.all() if whole else waiting[:last][matrix[last, :last] > 0].all()
     assert whole or not waiting.all()
@@ -325,7 +325,7 @@ def test_nodes_without_edges_have_no_cluster():
 
 
 def test_components_are_not_cut():
-    """Fifty cliques of 4: every cluster is a union of whole ones."""
+    """Fifty cliques of 4: every cluster is a union of cliques."""
     cliques = np.kron(np.eye(50), np.ones((4, 4)) - np.eye(4))
     model = fit_graph(cliques, 5)
     assert model.normalized_cut == pytest.approx(0.0, abs=1e-12)
@@ -334,7 +334,7 @@ def test_components_are_not_cut():
 
 
 def test_components_that_no_walk_has_seen_go_to_the_lightest_cluster():
-    """Two cliques, and pairs that a coreset of 6 nodes cannot all see."""
+    """Two cliques, and more pairs than walks from a coreset of 6 nodes can reach."""
     heavy = np.kron(np.eye(2), np.ones((60, 60)))
     pairs = np.kron(np.eye(30), np.ones((2, 2)) - np.eye(2))
     matrix = sparse.block_diag([heavy, pairs], format="csr")

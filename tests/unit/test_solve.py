@@ -1,4 +1,4 @@
-"""Solving on a coreset: by hand, against plain twins, and every message."""
+"""Solving a coreset: small cases by hand, comparison with slow plain code, and every message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters keep their names from fit to fit."""
+"""Clusters keep their numbers from fit to fit."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def kept(names, before, after, weights):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_other_names_keep_more_weight(seed):
-    """Against all permutations."""
+    """Compared with all permutations."""
     generator = np.random.default_rng(seed)
     k, n = int(generator.integers(1, 6)), 40
     after = np.concatenate([np.arange(k), generator.integers(k, size=n - k)])
@@ -80,7 +80,7 @@ def test_another_number_of_clusters():
     four = refit_tracked(clouds(0, places), 4, KERNEL).model
     three = refit_tracked(clouds(0, places[:3]), 3, KERNEL, four).model
     assert sorted(three.predict(places[:3]).tolist()) == [0, 1, 2]
-    # The fourth place is far from all three centers; being light, it takes no other cluster's name.
+    # The fourth place is far from all three centers; being light, it takes no other cluster's number.
     light = clouds(1, places)
     light = kc.Coreset(light.points, np.where(light.points.min(axis=1) > 15, 0.1, 1.0))
     again = refit_tracked(light, 4, KERNEL, three).model
@@ -88,5 +88,5 @@ def test_another_number_of_clusters():
 
 
 def test_shapes_must_fit():
-    with pytest.raises(kc.DataError, match=r"`before`, `after` and `weights` must have one shape"):
+    with pytest.raises(kc.DataError, match=r"`before`, `after` and `weights` must have the same shape"):
         match_labels([0, 1], [0], [1.0])
