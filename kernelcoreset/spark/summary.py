@@ -90,12 +90,14 @@ class Measurement:
 
     def observe(self, labelled: DataFrame) -> DataFrame:
         """Return the labelled rows without the column of tallies, which is collected when they are written."""
-        return labelled.observe(self._observation, F.collect_list(TALLY).alias("tallies")).drop(TALLY)
+        # As one text with a line per tally: the Observation of pyspark 4.0 cannot return an array.
+        tallies = F.concat_ws("\n", F.collect_list(TALLY)).alias("tallies")
+        return labelled.observe(self._observation, tallies).drop(TALLY)
 
     def summary(self) -> KernelKMeansSummary:
         """Return what was measured; the observed rows must have been written."""
         model, probe = self.model, self.probe
-        tally = Tally.total(list(self._observation.get["tallies"]), model.k, probe)
+        tally = Tally.total(self._observation.get["tallies"].splitlines(), model.k, probe)
         return KernelKMeansSummary(
             rows=int(tally.rows + tally.bad_rows),
             bad_rows=int(tally.bad_rows),
