@@ -130,3 +130,42 @@ def test_no_page_names_a_folder_of_one_machine():
         path = ROOT / name
         if path.suffix in (".md", ".py", ".sh", ".toml", ".json", ".conf") and path.exists():
             assert "../shared" + "/data" not in path.read_text(), name
+
+
+def ways_of_a_row():
+    """The numbered lists of docs/architecture.md by their heading: files, and whether each calls the steps."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    section = text.split("## One row's way")[1].split("\n## ")[0]
+    for part in section.split("\n### ")[1:]:
+        heading, _, items = part.partition("\n")
+        yield heading, re.findall(r"^\d+\. (\**)`([\w/]+\.py)`", items, re.MULTILINE)
+
+
+def test_no_way_of_a_row_passes_a_file_twice():
+    ways = dict(ways_of_a_row())
+    wanted = (
+        "`kc.KernelKMeans.fit`",
+        "`kc.SpectralClustering.fit`",
+        "The job `run`",
+        "The job `update`",
+        "The job `stream`",
+    )
+    assert set(wanted) <= set(ways)
+    for heading, way in ways.items():
+        files = [file for _, file in way]
+        assert len(files) >= 5, heading
+        assert len(files) == len(set(files)), heading
+        assert sum(mark == "**" for mark, _ in way) == 1, f"{heading}: one file calls the steps"
+
+
+def test_every_file_of_the_architecture_exists():
+    text = (ROOT / "docs/architecture.md").read_text()
+    section = text.split("## One row's way")[1].split("\n## ")[0]
+    for name in re.findall(r"`([a-z_]+/[\w/]+\.py)`", section):
+        assert (ROOT / "kernelcoreset" / name).exists(), name
+    listed = dict(re.findall(r"^\| `([\w/]+)/` \|[^|]*\|([^|]*)\|$", text, re.MULTILINE))
+    for folder in sorted(path.parent for path in (ROOT / "kernelcoreset").rglob("__init__.py")):
+        name = folder.relative_to(ROOT / "kernelcoreset").as_posix()
+        if name not in (".", "jobs/settings", "kernels/loops"):
+            named = set(re.findall(r"`(\w+\.py)`", listed[name]))
+            assert named == {path.name for path in folder.glob("*.py")} - {"__init__.py"}, name
