@@ -110,7 +110,7 @@ def test_missing_columns_are_named_with_those_that_are_there(frame):
         ("words", {}, "Column words's elements must be numbers; it is string"),
         (["x", "v"], {}, "Column v must be a number, or be the only feature"),
         ("x", {"weight_col": "name"}, "Column name must be a number; it is string. Cast or encode it first"),
-        ("x", {"id_col": "w"}, "Column w must hold whole numbers or texts to be the id; it is double. Cast it"),
+        ("x", {"id_col": "w"}, "Column w must hold integers or strings to be the id; it is double. Cast it"),
         ([], {}, "`features` must name at least one column; got none"),
     ],
 )
@@ -121,7 +121,7 @@ def test_columns_of_the_wrong_type(frame, features, options, message):
 
 
 def test_a_column_that_is_there_twice(frame):
-    with pytest.raises(SettingError, match=r"Columns there more than once: x. Rename or drop all but one of each"):
+    with pytest.raises(SettingError, match=r"Several columns have the name x. Rename or drop all but one"):
         layout_of(frame.select("x", "y", "x"), ["x", "y"])
 
 

@@ -179,7 +179,7 @@ def test_what_cannot_be_done_changes_nothing(config, capsys):
 def test_a_query_is_no_stream(config, capsys):
     Path("job.toml").write_text(Path("job.toml").read_text().replace(f'path = "{Path.cwd()}/in"\n', ""))
     assert run("input.query=SELECT 1.0 AS x, 2.0 AS y") == 2
-    assert "The job stream needs a source that streams" in capsys.readouterr().err.splitlines()[-1]
+    assert "The job stream needs a source that can be streamed" in capsys.readouterr().err.splitlines()[-1]
     assert run("input.demo_rows=5") == 2
 
 
