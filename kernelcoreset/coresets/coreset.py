@@ -5,22 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from os import PathLike
+from os import PathLike, fspath
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_ids, check_points, check_weights
 from kernelcoreset.errors import DataError, FormatError
+from kernelcoreset.files.atomic import write_file
+from kernelcoreset.files.documents import Fields, parse_json
+from kernelcoreset.files.paths import open_path
+from kernelcoreset.files.tables import float_column, table_from_bytes, table_to_bytes, vector_column
 
 _FORMAT_VERSION = 1
 _METADATA_KEY = b"kernelcoreset"
-# Coordinates rarely repeat: dictionaries and compression make the file slower to read and no smaller.
-_PARQUET: dict[str, Any] = {"use_dictionary": False, "compression": "none", "write_page_checksum": True}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,32 +106,11 @@ class Coreset:
         >>> Coreset.from_arrow(Coreset([[0.0], [1.0]], [2.0, 3.0]).to_arrow())
         Coreset(2 points in 1 dimensions, total weight 5)
         """
-        about = _read_metadata(table.schema.metadata or {})
-        missing = {"point", "weight"} - set(table.column_names)
-        if missing:
-            raise FormatError(
-                f"A coreset table needs the columns point and weight; missing: {sorted(missing)}, "
-                f"there: {table.column_names}."
-            )
-        points, weights = table["point"].combine_chunks(), table["weight"].combine_chunks()
-        values = points.flatten().to_numpy(zero_copy_only=False)
-        lengths = points.value_lengths().to_numpy(zero_copy_only=False)
-        if points.null_count or weights.null_count or (lengths != about["dimension"]).any():
-            raise FormatError(
-                f"A coreset table must hold {about['dimension']} coordinates and a weight in every row; "
-                "some are missing. It is damaged: build it again."
-            )
-        ids = table["id"].to_numpy() if "id" in table.column_names else None
-        return Coreset(
-            values.reshape(len(table), about["dimension"]),
-            weights.to_numpy(zero_copy_only=False),
-            ids,
-            about["settings"],
-        )
+        return _from_table(table, "This table")
 
     def write_parquet(self, path: str | PathLike[str]) -> None:
-        """Write the coreset as one Parquet file, with the settings in the schema's metadata."""
-        pq.write_table(self.to_arrow(), path, **_PARQUET)
+        """Write the coreset as one Parquet file, with the settings and a digest in the schema's metadata."""
+        write_file(*open_path(path), self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """Return the bytes that `write_parquet` writes, for storage that is not a local file.
@@ -140,46 +120,42 @@ class Coreset:
         >>> Coreset.from_bytes(Coreset([[0.0], [1.0]], [2.0, 3.0]).to_bytes())
         Coreset(2 points in 1 dimensions, total weight 5)
         """
-        sink = pa.BufferOutputStream()
-        pq.write_table(self.to_arrow(), sink, **_PARQUET)
-        return bytes(sink.getvalue().to_pybytes())
+        return table_to_bytes(self.to_arrow())
 
     @staticmethod
     def from_bytes(content: bytes, name: str = "This") -> Coreset:
-        """Return the coreset that `to_bytes` wrote. Error messages call it `name`."""
-        try:
-            file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
-            table = file.read(use_threads=False)  # a coreset is too small for threads
-        except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-            raise FormatError(_unreadable(name, error)) from None
-        return Coreset.from_arrow(table)
+        """Return the coreset that `to_bytes` wrote, or raise a FormatError. Error messages call it `name`."""
+        return _from_table(table_from_bytes(content, name), name)
 
     @staticmethod
     def read_parquet(path: str | PathLike[str]) -> Coreset:
-        """Return the coreset that `write_parquet` wrote."""
+        """Return the coreset that `write_parquet` wrote, or raise a FormatError if the file is damaged."""
+        system, place = open_path(path)
         try:
-            table = pq.read_table(path)
-        except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise FormatError(_unreadable(path, error)) from None
-        return Coreset.from_arrow(table)
+            with system.open_input_stream(place, compression=None) as stream:
+                content = bytes(stream.read())
+        except IsADirectoryError:
+            raise FormatError(f"{fspath(path)} is a folder, not a coreset file.") from None
+        return Coreset.from_bytes(content, fspath(path))
 
 
-def _unreadable(name: str | PathLike[str], error: Exception) -> str:
-    return f"{name} is not a readable Parquet file ({error}). It is damaged: build it again."
-
-
-def _read_metadata(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+def _from_table(table: pa.Table, name: str) -> Coreset:
+    metadata = table.schema.metadata or {}
     if _METADATA_KEY not in metadata:
-        raise FormatError("This table is not a coreset: its schema has no 'kernelcoreset' metadata.")
-    try:
-        about = json.loads(metadata[_METADATA_KEY])
-        version, dimension, settings = about["format"], about["dimension"], about["settings"]
-    except (ValueError, KeyError, TypeError):
-        raise FormatError("The 'kernelcoreset' metadata of this table is damaged: build the coreset again.") from None
-    if version > _FORMAT_VERSION:
+        raise FormatError(f"{name} is not a coreset: its schema has no 'kernelcoreset' metadata.")
+    about = Fields(parse_json(metadata[_METADATA_KEY], f"The 'kernelcoreset' metadata of {name}"), name)
+    about.version(_FORMAT_VERSION)
+    dimension, settings = about.whole("dimension", least=1), about.mapping("settings")
+    missing = {"point", "weight"} - set(table.column_names)
+    if missing:
         raise FormatError(
-            f"This coreset has format {version}; this version reads up to {_FORMAT_VERSION}. Upgrade kernelcoreset."
+            f"{name} needs the columns point and weight of a coreset; missing: {sorted(missing)}, "
+            f"there: {table.column_names}."
         )
-    return {"dimension": dimension, "settings": settings}
+    points = vector_column(table, "point", name, dimension)
+    weights = float_column(table, "weight", name)
+    ids = table["id"].to_numpy() if "id" in table.column_names else None
+    try:
+        return Coreset(points, weights, ids, settings)
+    except DataError as error:
+        raise FormatError(f"{name} is damaged: {error}") from None

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kernelcoreset.checks import Floats, check_count, check_seed
 from kernelcoreset.errors import DataError, FormatError, SettingError
+from kernelcoreset.files.tables import float_column, label_column
 from kernelcoreset.graphs.coreset import MOST_DRAWN, GraphCoreset, build_graph_coreset, cluster_coreset
 from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, ShortLabels
 from kernelcoreset.graphs.graph import Graph, as_rows, check_rows
@@ -108,20 +109,23 @@ class GraphModel(KeptAsFolder):
     def from_files(cls, files: Mapping[str, bytes]) -> GraphModel:
         """Return the model that `to_files` gave, or raise FormatError."""
         about = unpack_about(files)
-        if about.get("model") != "graph":
+        if about.data.get("model") != "graph":
             raise FormatError("This folder holds another kind of model, not one of a graph.")
         table = unpack_table(files, _NODES, about)
-        weights = table["coreset_weight"].to_numpy()
+        volumes, inner = about.numbers("volumes"), about.numbers("inner")
+        if not len(volumes) or len(inner) != len(volumes):
+            raise about.wrong("inner", "as long as `volumes`, one number a cluster")
+        weights = float_column(table, "coreset_weight", _NODES)
         nodes = np.flatnonzero(weights)
         return GraphModel(
-            table["cluster"].to_numpy().astype(np.int32),
-            np.array(about["volumes"], dtype=np.float64),
-            np.array(about["inner"], dtype=np.float64),
+            label_column(table, "cluster", _NODES, least=UNLABELLED, count=len(volumes)),
+            volumes,
+            inner,
             nodes,
             weights[nodes],
-            about["hops"],
-            about["shift"],
-            about["sweeps"],
+            about.whole("hops"),
+            about.number("shift"),
+            about.whole("sweeps"),
         )
 
 

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 from kernelcoreset.files.atomic import remove_file, write_file
+from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.paths import open_path
 from kernelcoreset.jobs.settings.settings import Settings
 
 log = logging.getLogger("kernelcoreset")
 
+_FORMAT_VERSION = 1
 _PACKAGES = ("kernelcoreset", "numpy", "scipy", "numba", "pyarrow", "pandas", "pyspark")
 _SECRET = re.compile("secret|password|token|credential|access.?key|account.?key", re.IGNORECASE)
 
@@ -93,6 +95,7 @@ class RunRecord:
     def to_dict(self, error: BaseException | None = None) -> dict[str, Any]:
         """Return the record as plain data that can be written as JSON."""
         return {
+            "format": _FORMAT_VERSION,
             "job": self.job,
             "status": "done" if error is None else "failed",
             "error": None if error is None else f"{type(error).__name__}: {error}",
@@ -110,11 +113,40 @@ class RunRecord:
         """Write the record, whole or not at all, and return its path; a good run removes the record of a failed one."""
         failed_path = f"{self.path.removesuffix('.json')}.failed.json"
         path = self.path if error is None else failed_path
-        content = json.dumps(self.to_dict(error), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        content = json.dumps(signed(self.to_dict(error)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         write_file(*open_path(path), content.encode())
         if error is None:
             remove_file(*open_path(failed_path))
         return path
+
+
+def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the record of a run as plain data, or raise a FormatError if the file is damaged.
+
+    Parameters
+    ----------
+    path : path-like
+        A local path, or a URI that pyarrow can open.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> tables = {"input": {"demo_rows": 9}, "kernel": {"name": "Linear"}, "coreset": {"k": 2}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = RunRecord("run", Settings.from_dict(tables), folder + "/out.run.json").write()
+    ...     read_record(path)["status"]
+    'done'
+    """
+    name = os.fspath(path)
+    system, place = open_path(path)
+    with system.open_input_stream(place, compression=None) as stream:
+        content = parse_json(bytes(stream.read()), name)
+    for field in ("job", "status"):
+        Fields(content, name).text(field)
+    if "format" not in content and "checksum" not in content:  # an earlier version wrote it
+        return content
+    Fields(content, name).version(_FORMAT_VERSION)
+    return unsigned(content, name)
 
 
 def _plain(value: Any) -> Any:

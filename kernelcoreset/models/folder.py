@@ -1,4 +1,4 @@
-"""The folder of a saved model: model.json, which has a checksum, and Parquet files."""
+"""The folder of a saved model: model.json, which has a digest of itself and of all other files, and Parquet files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from kernelcoreset.errors import FormatError
 from kernelcoreset.files.atomic import write_folder
+from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.folder import Folder
+from kernelcoreset.files.tables import table_from_bytes, table_to_bytes
 
 ABOUT = "model.json"
+_NAMED_ABOUT = f"{ABOUT} of the model"
+_REMEDY = "Save the model again."
 _FORMAT_VERSION = 1
 
 
@@ -56,43 +59,48 @@ class KeptAsFolder(ABC):
         """Return the model that `to_files` gave, or raise FormatError."""
 
 
-def pack(about: Mapping[str, Any], name: str, table: pa.Table) -> dict[str, bytes]:
-    """Return two files: the table as Parquet, and model.json with the checksum of the table."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    parquet = sink.getvalue().to_pybytes()
-    signed = {"format": _FORMAT_VERSION, **about, "sha256": hashlib.sha256(parquet).hexdigest()}
-    signed["checksum"] = _checksum(signed)
-    return {ABOUT: (json.dumps(signed, indent=2) + "\n").encode(), name: parquet}
+def pack(
+    about: Mapping[str, Any], name: str, table: pa.Table, others: Mapping[str, bytes] | None = None
+) -> dict[str, bytes]:
+    """Return the files of a model: a table as Parquet, others as they are, and model.json with the digests of all."""
+    parquet = table_to_bytes(table)
+    content: dict[str, Any] = {"format": _FORMAT_VERSION, **about, "sha256": _sha256(parquet)}
+    if others:
+        content["files"] = {other: _sha256(bytes_) for other, bytes_ in others.items()}
+    return {ABOUT: (json.dumps(signed(content), indent=2) + "\n").encode(), name: parquet, **(others or {})}
 
 
-def unpack_about(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return the checked content of model.json."""
-    content = files[ABOUT]
-    try:
-        about = json.loads(content)
-        version = about["format"]
-    except (ValueError, KeyError, TypeError):
-        raise FormatError(f"{ABOUT} of the model is damaged: its content was changed. Save the model again.") from None
-    if not isinstance(version, int) or version > _FORMAT_VERSION:
-        raise FormatError(
-            f"The model has format {version}; this version reads up to {_FORMAT_VERSION}. Upgrade kernelcoreset."
-        )
-    if about.pop("checksum", None) != _checksum(about):
-        raise FormatError(f"{ABOUT} of the model is damaged: its checksum is wrong. Save the model again.")
-    return dict(about)
+def unpack_about(files: Mapping[str, bytes]) -> Fields:
+    """Return the checked content of model.json. The digests of other files than the table are checked with it."""
+    content = parse_json(_file(files, ABOUT), _NAMED_ABOUT, _REMEDY)
+    Fields(content, _NAMED_ABOUT, _REMEDY).version(_FORMAT_VERSION)
+    about = Fields(unsigned(content, _NAMED_ABOUT, _REMEDY), _NAMED_ABOUT, _REMEDY)
+    others = about.mapping("files") if "files" in about.data else {}
+    for name, digest in others.items():
+        if name in files:
+            _check_digest(files, name, digest)
+    return about
 
 
-def unpack_table(files: Mapping[str, bytes], name: str, about: Mapping[str, Any]) -> pa.Table:
-    """Return a table by its file name, checked by the checksum in model.json."""
-    if hashlib.sha256(files[name]).hexdigest() != about["sha256"]:
-        raise FormatError(f"{name} of the model is damaged or truncated: its checksum is wrong. Save the model again.")
-    return pq.read_table(pa.BufferReader(files[name]))
+def unpack_table(files: Mapping[str, bytes], name: str, about: Fields) -> pa.Table:
+    """Return a table by its file name, checked by the digest in model.json."""
+    _check_digest(files, name, about.text("sha256"))
+    return table_from_bytes(files[name], f"{name} of the model")
 
 
-def _checksum(about: Mapping[str, Any]) -> str:
-    """A checksum of the content of model.json; white space does not matter."""
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+def _check_digest(files: Mapping[str, bytes], name: str, digest: Any) -> None:
+    if _sha256(_file(files, name)) != digest:
+        raise FormatError(f"{name} of the model is damaged or truncated: its checksum is wrong. {_REMEDY}")
+
+
+def _file(files: Mapping[str, bytes], name: str) -> bytes:
+    if name not in files:
+        raise FormatError(f"This is not a whole model: {name} is missing. Save it again.")
+    return files[name]
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _write_model(path: str | os.PathLike[str], files: Mapping[str, bytes], overwrite: bool) -> None:

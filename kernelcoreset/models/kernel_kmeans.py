@@ -16,6 +16,7 @@ from kernelcoreset.clustering.problem import Solution
 from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.files.tables import float_column, label_column
 from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.centers import Centers, Labels
@@ -153,6 +154,10 @@ class KernelKMeansModel(KeptAsFolder):
 
     def to_files(self) -> dict[str, bytes]:
         """Return the content of the two files by name, for storage that is not a local folder."""
+        return self.to_files_with({})
+
+    def to_files_with(self, others: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return the two files and some others, whose digests are kept in model.json too."""
         solution = self.solution
         own = solution.coefficients[solution.labels, np.arange(len(self.coreset))]
         table = self.coreset.to_arrow()
@@ -166,7 +171,7 @@ class KernelKMeansModel(KeptAsFolder):
             "n_iter": solution.n_iter,
             "converged": solution.converged,
         }
-        return pack(about, _CORESET, table)
+        return pack(about, _CORESET, table, others)
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> KernelKMeansModel:
@@ -182,11 +187,15 @@ def read_clustering(files: Mapping[str, bytes]) -> KernelKMeansModel:
     about = unpack_about(files)
     table = unpack_table(files, _CORESET, about)
     coreset = Coreset.from_arrow(table)
-    labels = table["cluster"].to_numpy().astype(np.int32)
-    coefficients = np.zeros((about["k"], len(coreset)))
-    coefficients[labels, np.arange(len(coreset))] = table["coefficient"].to_numpy()
-    solution = Solution(labels, coefficients, about["cost"], about["n_iter"], about["converged"])
-    return KernelKMeansModel(coreset, Kernel.from_dict(about["kernel"]), solution, about["z"])
+    k, z = about.whole("k", least=1, most=len(coreset)), about.number("z")
+    if z < 1.0:
+        raise about.wrong("z", "at least 1")
+    name = f"{_CORESET} of the model"
+    labels = label_column(table, "cluster", name, least=0, count=k)
+    coefficients = np.zeros((k, len(coreset)))
+    coefficients[labels, np.arange(len(coreset))] = float_column(table, "coefficient", name)
+    solution = Solution(labels, coefficients, about.number("cost"), about.whole("n_iter"), about.flag("converged"))
+    return KernelKMeansModel(coreset, Kernel.from_dict(about.mapping("kernel")), solution, z)
 
 
 def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:

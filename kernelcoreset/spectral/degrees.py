@@ -6,6 +6,7 @@ makes labelling cheap makes degrees cheap too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_count, check_points, check_same_dimension, check_seed, check_weights
 from kernelcoreset.errors import DataError, FormatError, KernelError
+from kernelcoreset.files.tables import float_column, table_from_bytes, table_to_bytes, vector_column
 from kernelcoreset.kernels import program as operations
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
@@ -213,21 +214,24 @@ class Degrees:
         points = pa.ListArray.from_arrays(offsets, pa.array(self.points.ravel()))
         about = {"total": repr(self.total), "exact": str(int(self.exact)), "dimension": str(d)}
         table = pa.table({"point": points, "weight": self.weights}).replace_schema_metadata(about)
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, write_page_checksum=True)
-        return bytes(sink.getvalue().to_pybytes())
+        return table_to_bytes(table)
 
     @staticmethod
     def from_parquet(content: bytes, kernel: Kernel) -> Degrees:
         """Return the degrees that `to_parquet` wrote, or raise FormatError."""
+        name = "The degree sample of the model"
+        table = table_from_bytes(content, name)
+        about: Mapping[bytes, bytes] = table.schema.metadata or {}
         try:
-            table = pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
-            about: Mapping[bytes, bytes] = table.schema.metadata
-            points = table["point"].combine_chunks().flatten().to_numpy().reshape(-1, int(about[b"dimension"]))
-            weights = table["weight"].to_numpy()
-            return Degrees(points, weights, kernel, float(about[b"total"]), about[b"exact"] == b"1")
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"The degree sample of the model is damaged ({error}). Save the model again.") from None
+            dimension, total, exact = int(about[b"dimension"]), float(about[b"total"]), about[b"exact"] == b"1"
+            if not 0.0 < total < math.inf:
+                raise ValueError(f"its total weight is {total}")
+            points = vector_column(table, "point", name, dimension)
+            return Degrees(points, float_column(table, "weight", name), kernel, total, exact)
+        except FormatError:
+            raise
+        except (KeyError, ValueError) as error:
+            raise FormatError(f"{name} is damaged ({error}). Save the model again.") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,7 +157,7 @@ class SpectralModel(KeptAsFolder):
 
     def to_files(self) -> dict[str, bytes]:
         """Return the content of the files by name, for storage that is not a local folder."""
-        return {**self.clustering.to_files(), _DEGREES: self.degrees.to_parquet()}
+        return self.clustering.to_files_with({_DEGREES: self.degrees.to_parquet()})
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes]) -> SpectralModel:
@@ -165,7 +165,12 @@ class SpectralModel(KeptAsFolder):
         clustering = read_clustering(files)
         if not isinstance(clustering.kernel, Normalized):
             raise FormatError("This is not a spectral model. Load it with KernelKMeansModel.load.")
-        return SpectralModel(clustering, Degrees.from_parquet(files[_DEGREES], clustering.kernel.inner))
+        if _DEGREES not in files:
+            raise FormatError(f"This is not a whole model: {_DEGREES} is missing. Save it again.")
+        degrees = Degrees.from_parquet(files[_DEGREES], clustering.kernel.inner)
+        if degrees.points.shape[1] + 1 != clustering.coreset.points.shape[1]:
+            raise FormatError(f"{_DEGREES} belongs to another model: its points have other dimensions.")
+        return SpectralModel(clustering, degrees)
 
 
 def load_model(path: str | os.PathLike[str]) -> KernelKMeansModel | SpectralModel:

@@ -11,11 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.files.documents import Fields, parse_json
 from kernelcoreset.files.folder import Folder
 
 _FORMAT_VERSION = 1
 _NAME = re.compile(r"manifest-(\d+)\.json")
+_LEAF_FILE = re.compile(r"leaves/[^/]+\.parquet")
 _END = b"}\n"
+_REMEDY = "Restore it, or delete it to go back to the version before."
 
 
 @dataclass(frozen=True)
@@ -45,21 +48,38 @@ class Manifest:
     @staticmethod
     def from_bytes(content: bytes, name: str) -> Manifest:
         """Return the manifest that `to_bytes` gave, or raise FormatError."""
-        try:
-            data = json.loads(content)["manifest"]
-            version = data["format"]
-            if not isinstance(version, int):
-                raise TypeError
-        except (ValueError, KeyError, TypeError):
-            raise FormatError(_damaged(name)) from None
-        if version > _FORMAT_VERSION:
-            raise FormatError(
-                f"{name} has format {version}; this version reads up to {_FORMAT_VERSION}. Upgrade kernelcoreset."
-            )
+        data = Fields(parse_json(content, name, _REMEDY), name, _REMEDY).mapping("manifest")
+        fields = Fields(data, name, _REMEDY)
+        fields.version(_FORMAT_VERSION)
         body = content[len(_head(b"")) : -len(_END)]
         if content != _head(body) + body + _END:
             raise FormatError(_damaged(name))
-        return Manifest(data["version"], data["settings"], data["leaves"], data["state"])
+        settings = Fields(fields.mapping("settings"), name, _REMEDY)
+        for part in ("k", "size", "leaf_size"):
+            settings.whole(part, least=1)
+        settings.whole("seed", most=2**64)
+        settings.number("z")
+        settings.mapping("kernel")
+        leaves = fields.mapping("leaves")
+        for key, entry in leaves.items():
+            _check_entry(Fields(entry, f"The entry of {key!r} in {name}", _REMEDY))
+        return Manifest(fields.whole("version"), settings.data, leaves, fields.mapping("state"))
+
+
+def _check_entry(entry: Fields) -> None:
+    """Raise FormatError unless the entry of a leaf has all its fields."""
+    for part in ("rows", "dimension"):
+        if entry.data.get(part) is not None:
+            entry.whole(part)
+    entry.whole("points")
+    entry.number("weight")
+    if entry.data.get("file") is None:
+        return
+    entry.whole("dimension", least=1)
+    for part in ("sha256", "content"):
+        entry.text(part)
+    if not _LEAF_FILE.fullmatch(entry.text("file")):
+        raise entry.wrong("file", "the name of a leaf")
 
 
 def plain(value: Any, name: str) -> Any:
@@ -93,9 +113,13 @@ def load(folder: Folder, version: int) -> Manifest | None:
     """Return the manifest of a version, None if it was removed."""
     name = manifest_name(version)
     try:
-        return Manifest.from_bytes(folder.read(name), f"{folder.path}/{name}")
+        content = folder.read(name)
     except FileNotFoundError:
         return None
+    manifest = Manifest.from_bytes(content, f"{folder.path}/{name}")
+    if manifest.version != version:
+        raise FormatError(_damaged(f"{folder.path}/{name}"))
+    return manifest
 
 
 def manifest_name(version: int) -> str:
@@ -104,7 +128,7 @@ def manifest_name(version: int) -> str:
 
 
 def _damaged(name: str) -> str:
-    return f"{name} is damaged: its content was changed. Restore it, or delete it to go back to the version before."
+    return f"{name} is damaged: its content was changed. {_REMEDY}"
 
 
 def _head(body: bytes) -> bytes:

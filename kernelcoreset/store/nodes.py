@@ -12,11 +12,13 @@ from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.errors import FormatError
 from kernelcoreset.files.folder import Folder
+from kernelcoreset.files.tables import table_from_bytes, table_to_bytes
 from kernelcoreset.store.key_tree import LEAST_SHARE, Leaf, Node, digest, grow
 from kernelcoreset.store.leaves import read_leaf
 from kernelcoreset.store.manifest import Manifest
 
 NODES = "nodes"
+_NAME = b"kernelcoreset.node"
 _TREE_VERSION = 1  # part of the names of cached nodes: raise it when the way of merging changes
 
 
@@ -126,13 +128,26 @@ class MergeTree:
 
         def read_or_make() -> Coreset:
             try:
-                return Coreset.from_bytes(self.folder.read(file), file)
+                return _read_node(self.folder.read(file), file)
             except (FileNotFoundError, FormatError):
                 coreset = make()
-            self.folder.write(file, coreset.to_bytes(), durable=False)
+            self.folder.write(file, _node_bytes(coreset, file), durable=False)
             return coreset
 
         return self.cache.get(file, read_or_make)
+
+
+def _node_bytes(coreset: Coreset, file: str) -> bytes:
+    """The file of a node. It says its own name, so that no other file can take its place."""
+    table = coreset.to_arrow()
+    return table_to_bytes(table.replace_schema_metadata({**table.schema.metadata, _NAME: file}))
+
+
+def _read_node(content: bytes, file: str) -> Coreset:
+    table = table_from_bytes(content, file)
+    if (table.schema.metadata or {}).get(_NAME) != file.encode():
+        raise FormatError(f"{file} holds another node, or an earlier version wrote it.")
+    return Coreset.from_arrow(table)
 
 
 def _node_file(name: str) -> str:

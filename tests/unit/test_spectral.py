@@ -200,7 +200,7 @@ def test_damaged_or_foreign_folders(saved):
     middle = len(content) // 3
     for damaged in (content[:-9], content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]):
         (folder / "degrees.parquet").write_bytes(damaged)
-        with pytest.raises(kc.FormatError, match=r"The degree sample of the model is damaged .* Save the model again"):
+        with pytest.raises(kc.FormatError, match=r"degrees.parquet of the model is damaged .* Save the model again"):
             kc.SpectralModel.load(folder)
     (folder / "degrees.parquet").unlink()
     with pytest.raises(kc.FormatError, match=r"not a whole model: degrees.parquet missing"):

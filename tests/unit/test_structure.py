@@ -15,8 +15,8 @@ SOURCES = {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in PA
 LAYERS = [
     {"errors", "_version"},
     {"checks"},
-    {"kernels"},
-    {"coresets", "files"},
+    {"kernels", "files"},
+    {"coresets"},
     {"clustering"},
     {"labelling"},
     {"models"},

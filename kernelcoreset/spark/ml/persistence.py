@@ -15,6 +15,7 @@ from pyspark.ml.util import MLReader, MLWriter
 from kernelcoreset import __version__
 from kernelcoreset.errors import FormatError
 from kernelcoreset.files.atomic import write_folder
+from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.folder import ABOUT
@@ -54,7 +55,7 @@ class EstimatorWriter(MLWriter):
     def _metadata(self) -> str:
         """What Spark ML's own readers need to find the class of a stage."""
         instance = self.instance
-        return json.dumps(
+        metadata = signed(
             {
                 "class": f"{_PUBLIC_MODULE}.{type(instance).__name__}",
                 "timestamp": int(1000 * time.time()),
@@ -65,6 +66,7 @@ class EstimatorWriter(MLWriter):
                 "defaultParamMap": _plain(instance._defaultParamMap),
             }
         )
+        return json.dumps(metadata)
 
 
 class ModelWriter(EstimatorWriter):
@@ -122,9 +124,12 @@ def _set_params(instance: Any, metadata: dict[str, Any], path: str) -> None:
 
 def _read_metadata(folder: Folder, path: str) -> dict[str, Any]:
     try:
-        metadata = json.loads(folder.read(_METADATA))
-        return {"uid": metadata["uid"], "paramMap": dict(metadata["paramMap"])}
+        content = folder.read(_METADATA)
     except FileNotFoundError:
         raise FileNotFoundError(f"There is nothing saved at {path}.") from None
-    except (ValueError, KeyError, TypeError):
-        raise FormatError(f"The metadata of {path} is damaged. Save it again.") from None
+    name = f"The metadata of {path}"
+    metadata = parse_json(content, name)
+    if "checksum" in metadata:  # earlier versions wrote none
+        metadata = unsigned(metadata, name)
+    fields = Fields(metadata, name)
+    return {"uid": fields.text("uid"), "paramMap": fields.mapping("paramMap")}

@@ -1,0 +1,180 @@
+"""Damaged files: one of ours with a fault in it gives an error of the package or the same data, never other data.
+
+Every kind of file is made once, small. A case damages one file and reads it back. What was read is compared with what
+the whole file holds. Everything comes from a seed.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import kernelcoreset as kc
+from kernelcoreset.jobs.record import RunRecord, read_record
+from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.store import manifest as manifests
+from tests.faults.tally import Tally
+
+POINTS = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [9.0, 9.0]], 30, axis=0)
+KERNEL = kc.Gaussian(sigma=2.0)
+
+
+@dataclasses.dataclass
+class Kind:
+    """A kind of file: a whole one, and how it is read as plain data."""
+
+    name: str
+    content: bytes
+    read: Callable[[bytes], Any]
+    """Returns plain data that can be compared; an error of the package is fine."""
+    alone: bool = False
+    """Whether any other whole file of this kind may stand in its place."""
+
+    def __post_init__(self) -> None:
+        self.expected = self.read(self.content)
+
+
+def make_kinds(folder: Path) -> list[Kind]:
+    """Return a whole file of every kind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    coreset = kc.build_coreset(POINTS, 2, KERNEL, 20, seed=1, ids=np.arange(60))
+    model = kc.KernelKMeansModel.fit_coreset(coreset, 2, KERNEL)
+    spectral = kc.fit_spectral(POINTS, 2, KERNEL, 20, degree_sample=30)
+    graph = kc.fit_graph(kc.Graph.from_edges([0, 1, 2, 3, 4, 5, 0], [1, 2, 0, 4, 5, 3, 3]), 2)
+    kinds = [Kind("coreset", coreset.to_bytes(), lambda content: of_coreset(kc.Coreset.from_bytes(content)), True)]
+    for made, cls, of in (
+        (model, kc.KernelKMeansModel, of_model),
+        (spectral, kc.SpectralModel, of_spectral),
+        (graph, kc.GraphModel, of_graph),
+    ):
+        files = made.to_files()
+        for name, content in files.items():
+            read = lambda damaged, files=files, name=name, cls=cls, of=of: of(cls.from_files({**files, name: damaged}))  # noqa: E731
+            kinds.append(Kind(f"{cls.__name__}/{name}", content, read))
+    return [*kinds, *store_kinds(folder / "store"), record_kind(folder / "out.run.json")]
+
+
+def store_kinds(path: Path) -> list[Kind]:
+    """Return the files of a store: the newest manifest, a leaf and a cached node."""
+    store = kc.CoresetStore.create(path, k=2, kernel=KERNEL, size=5, leaf_size=5)
+    store.change(put={f"day {day}": store.build_leaf(f"day {day}", POINTS[day::6]) for day in range(4)})
+    store.change(state={"night": 7})
+    store.result()
+
+    def kind(file: Path, of: Callable[[kc.CoresetStore], Any]) -> Kind:
+        def read(damaged: bytes) -> Any:
+            file.write_bytes(damaged)
+            try:
+                return of(kc.CoresetStore.open(path))
+            finally:
+                file.write_bytes(whole)
+
+        whole = file.read_bytes()
+        return Kind(f"store/{file.parent.name}/{file.suffix}", whole, read)
+
+    return [
+        kind(path / manifests.manifest_name(2), lambda found: (found.version, found.state, infos(found))),
+        kind(next((path / "leaves").glob("day_0*")), lambda found: of_coreset(found.leaf("day 0"))),
+        kind(next((path / "nodes").iterdir()), lambda found: of_coreset(found.result())),
+    ]
+
+
+def infos(store: kc.CoresetStore) -> Any:
+    return [(key, store.info(key), of_coreset(store.leaf(key))) for key in sorted(store.keys())]
+
+
+def record_kind(path: Path) -> Kind:
+    """Return a run record."""
+    tables = {"input": {"demo_rows": 9}, "kernel": {"name": "Linear"}, "coreset": {"k": 2}}
+    record = RunRecord("run", Settings.from_dict(tables), str(path))
+    record.add(rows=9, cost=0.5, place="größer")
+    record.write()
+
+    def read(damaged: bytes) -> Any:
+        path.write_bytes(damaged)
+        return json.dumps(read_record(path))
+
+    return Kind("run record", path.read_bytes(), read, True)
+
+
+def of_coreset(coreset: kc.Coreset) -> Any:
+    ids = None if coreset.ids is None else (coreset.ids.dtype.str, coreset.ids.tobytes())
+    shape = coreset.points.shape
+    return shape, coreset.points.tobytes(), coreset.weights.tobytes(), ids, json.dumps(dict(coreset.settings))
+
+
+def of_model(model: kc.KernelKMeansModel) -> Any:
+    solution = model.solution
+    arrays = solution.labels.tobytes(), solution.coefficients.tobytes()
+    rest = solution.cost, solution.n_iter, solution.converged, model.z, model.kernel.to_dict()
+    return of_coreset(model.coreset), arrays, rest
+
+
+def of_spectral(model: kc.SpectralModel) -> Any:
+    degrees = model.degrees
+    arrays = degrees.points.tobytes(), degrees.weights.tobytes()
+    return of_model(model.clustering), arrays, degrees.total, degrees.exact, degrees.kernel.to_dict()
+
+
+def of_graph(model: kc.GraphModel) -> Any:
+    parts = (getattr(model, field.name) for field in dataclasses.fields(model))
+    return [part.tobytes() if isinstance(part, np.ndarray) else part for part in parts]
+
+
+# --- faults of bytes -------------------------------------------------------------------------------------------------
+
+
+def flipped(content: bytes, place: int, bit: int) -> bytes:
+    """Return the content with one bit changed."""
+    return content[:place] + bytes([content[place] ^ (1 << bit)]) + content[place + 1 :]
+
+
+def byte_faults(kinds: list[Kind], cases: int, seed: int) -> Iterator[tuple[Kind, bytes, str]]:
+    """Yield damaged files: flipped bits, cuts, inserted bytes, and files in the place of others."""
+    generator = np.random.default_rng(seed)
+    for case in range(cases):
+        kind = kinds[case % len(kinds)]
+        content, fault = kind.content, case // len(kinds) % 10
+        place = int(generator.integers(len(content)))
+        if fault < 7:
+            yield kind, flipped(content, place, int(generator.integers(8))), "flip"
+        elif fault == 7:
+            yield kind, content[:place], "cut"
+        elif fault == 8:
+            more = generator.bytes(int(generator.integers(1, 20)))
+            yield kind, content[:place] + more + content[place:], "insert"
+        elif not kind.alone:
+            yield kind, kinds[int(generator.integers(len(kinds)))].content, "swap"
+        else:
+            yield kind, content[place:] + content[:place], "turn"
+
+
+def try_case(kind: Kind, content: bytes) -> tuple[str, str]:
+    """Read one damaged file; return what came of it, as a Tally counts it, and the reason if that is bad."""
+    try:
+        found = kind.read(content)
+    except kc.KernelCoresetError:
+        return "clear error", ""
+    except Exception as error:
+        return "unclear error", f"{type(error).__name__}: {str(error)[:200]}"
+    return ("done right", "") if found == kind.expected else ("silent wrong", "loads as other data")
+
+
+def try_cases(folder: Path, cases: int) -> tuple[Tally, list[str]]:
+    """Return the tally of damaged files, and a line for every case that ended badly."""
+    kinds = make_kinds(Path(folder))
+    tally, bad = Tally("damaged files"), []
+    for kind, content, fault in byte_faults(kinds, cases, seed=0):
+        outcome, reason = try_case(kind, content)
+        tally.add(outcome)
+        if reason:
+            bad.append(f"{kind.name}, {fault}: {reason}")
+    return tally, bad
+
+
+def run(folder: Path, cases: int | None = None) -> Tally:
+    """Return what came of damaged files, 10,000 by default."""
+    return try_cases(folder, 10_000 if cases is None else cases)[0]
