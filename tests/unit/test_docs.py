@@ -1,5 +1,6 @@
 """Every code block of the README and of docs/: Python is run, commands are checked, links lead somewhere."""
 
+import functools
 import os
 import re
 import shlex
@@ -83,13 +84,22 @@ def check_python(words):
     """The program exists, and its help names the subcommand and every option."""
     if words[1:3] == ["-m", "pytest"]:
         return check_paths(words[3:])
-    program = words[1:3] if words[1] == "-m" else words[1:2]
+    program = tuple(words[1:3] if words[1] == "-m" else words[1:2])
     if program[-1].startswith("docs/"):
         return check_paths(program)
     arguments = words[1 + len(program) :]
-    before = arguments[:1] if program[-1] == "benchmarks" else []
+    said = help_of(*program, *(arguments[:1] if program[-1] == "benchmarks" else []))
+    for word in arguments:
+        if word.startswith("--") or word == arguments[0]:
+            assert word in said, f"{word} is not in the help of {' '.join(program)}"
+    return None
+
+
+@functools.cache
+def help_of(*program):
+    """What a program of this project prints for --help; its imports take seconds, so once per program."""
     done = subprocess.run(
-        [sys.executable, *program, *before, "--help"],
+        [sys.executable, *program, "--help"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -97,10 +107,7 @@ def check_python(words):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    for word in arguments:
-        if word.startswith("--") or word == arguments[0]:
-            assert word in done.stdout, f"{word} is not in the help of {' '.join(program)}"
-    return None
+    return done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES)
