@@ -25,6 +25,12 @@ def is_local(system: fs.FileSystem) -> bool:
     return isinstance(system, fs.LocalFileSystem)
 
 
+def read_file(system: fs.FileSystem, path: str) -> bytes:
+    """Return a file's content, or raise FileNotFoundError."""
+    with system.open_input_stream(path, compression=None) as stream:
+        return bytes(stream.read())
+
+
 def write_file(system: fs.FileSystem, path: str, content: bytes, *, durable: bool = True) -> None:
     """Write a file, replacing one of the same name; folders above it are created.
 
@@ -77,8 +83,7 @@ def create_file(system: fs.FileSystem, path: str, content: bytes) -> bool:
         return False
     write_file(system, path, content)
     sync_folder(system, path.rpartition("/")[0])
-    with system.open_input_stream(path, compression=None) as stream:
-        return bytes(stream.read()) == content
+    return read_file(system, path) == content
 
 
 def sync_folder(system: fs.FileSystem, path: str) -> None:

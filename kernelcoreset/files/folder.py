@@ -7,7 +7,7 @@ from os import PathLike
 
 from pyarrow import fs
 
-from kernelcoreset.files.atomic import create_file, remove_file, sync_folder, write_file
+from kernelcoreset.files.atomic import create_file, read_file, remove_file, sync_folder, write_file
 from kernelcoreset.files.paths import open_path
 
 
@@ -25,6 +25,10 @@ class Folder:
     def __init__(self, path: str | PathLike[str], filesystem: fs.FileSystem | None = None) -> None:
         self.system, self.path = open_path(path, filesystem)
 
+    def below(self, name: str) -> Folder:
+        """Return a folder in this one."""
+        return Folder(self._place(name), self.system)
+
     def names(self, under: str = "") -> dict[str, datetime]:
         """Return the names of the files directly in a subfolder, with the time of their last change."""
         found = self.system.get_file_info(fs.FileSelector(self._place(under), allow_not_found=True))
@@ -39,8 +43,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """Return a file's content, or raise FileNotFoundError."""
-        with self.system.open_input_stream(self._place(name), compression=None) as stream:
-            return bytes(stream.read())
+        return read_file(self.system, self._place(name))
 
     def write(self, name: str, content: bytes, *, durable: bool = True) -> None:
         """Write a file, replacing one of the same name; `durable` if it must survive a power cut after `sync`."""

@@ -2,6 +2,7 @@
 
 A path means what it means to Spark, because a job gives the same text to Spark and to this package. So a percent sign
 in `file:///data/50%25` is part of the name. Only the addresses that Spark reports are percent-encoded (`decoded_path`).
+The address of an object store may end in a query, such as `?region=eu-west-1`, for this package alone.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ import os
 import re
 from os import PathLike
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
+import pyarrow as pa
 from pyarrow import fs
 
-SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
-"""Schemes of the file systems that this package can open without Spark."""
+from kernelcoreset.errors import SettingError
 
-_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?=/)(//[^/]*)?(?P<path>.*)", re.DOTALL)
+_REMOTE = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+SCHEMES = ("file", *_REMOTE, "dbfs")
+"""Schemes of the file systems that this package can open without Spark; `dbfs` only where it is mounted."""
+
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?=/)(//(?P<host>[^/]*))?(?P<path>.*)", re.DOTALL)
+_NO_SLASH = re.compile(rf"({'|'.join(SCHEMES)}):(?!/)", re.IGNORECASE)
+_VOLUMES = "/Volumes/"
+DBFS_MOUNT = "/dbfs"
+"""Where Databricks shows `dbfs:/` as local files."""
 
 
 def scheme_of(path: str) -> str:
@@ -29,12 +38,13 @@ def scheme_of(path: str) -> str:
     ('s3a', 'file', 'file')
     """
     uri = _URI.match(path)
-    return uri["scheme"] if uri else "file"
+    return uri["scheme"].lower() if uri else "file"
 
 
 def is_known(path: str) -> bool:
-    """Whether the scheme of a path is one that this package can open without Spark."""
-    return scheme_of(path) in SCHEMES
+    """Whether this package can open a path without Spark: its scheme is one of `SCHEMES`, and DBFS is mounted."""
+    scheme = scheme_of(path)
+    return _mounted(path) is not None if scheme == "dbfs" else scheme in SCHEMES
 
 
 def path_within(path: str) -> str:
@@ -47,6 +57,41 @@ def path_within(path: str) -> str:
     """
     uri = _URI.match(path)
     return uri["path"] if uri else path
+
+
+def split_query(path: str) -> tuple[str, str]:
+    """Return a path without its query, and the query with its question mark. Local names may have question marks.
+
+    Examples
+    --------
+    >>> split_query("s3://bucket/labels?region=eu-west-1"), split_query("data/labels?")
+    (('s3://bucket/labels', '?region=eu-west-1'), ('data/labels?', ''))
+    """
+    if scheme_of(path) not in _REMOTE:
+        return path, ""
+    base, mark, query = path.partition("?")
+    return base, mark + query
+
+
+def extend_path(path: str, ending: str, *, without: str = "") -> str:
+    """Return a path with an ending, before its query if it has one.
+
+    Parameters
+    ----------
+    path : str
+    ending : str
+    without : str
+        An ending that is taken off first, if it is there.
+
+    Examples
+    --------
+    >>> extend_path("s3://bucket/store?region=eu-west-1", "/models")
+    's3://bucket/store/models?region=eu-west-1'
+    >>> extend_path("labels.run.json", ".failed.json", without=".json")
+    'labels.run.failed.json'
+    """
+    base, query = split_query(path)
+    return f"{base.removesuffix(without)}{ending}{query}"
 
 
 def local_path(path: str | PathLike[str]) -> Path | None:
@@ -62,10 +107,19 @@ def local_path(path: str | PathLike[str]) -> Path | None:
     text = os.fspath(path)
     uri = _URI.match(text)
     if uri is None:
+        if _NO_SLASH.match(text):
+            raise SettingError(
+                f"A path with a scheme has a slash after the colon, such as file:///data/x or s3://bucket/x; got "
+                f"{text!r}. Write it so, or ./{text} for a file of that name."
+            )
         return Path(text)
-    if uri["scheme"] != "file":
+    if uri["scheme"].lower() != "file":
         return None
-    return Path("/" + text.removeprefix("file:").lstrip("/"))
+    if uri["host"]:
+        raise SettingError(
+            f"A file: path must not name a host; got {text!r}. Write file:///{uri['host']}... or a mount."
+        )
+    return Path("/" + uri["path"].lstrip("/"))
 
 
 def decoded_path(address: str) -> Path | None:
@@ -81,7 +135,7 @@ def decoded_path(address: str) -> Path | None:
 
 
 def open_path(path: str | PathLike[str], filesystem: fs.FileSystem | None = None) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a path or URI, and the path on it.
+    """Return the file system of a path or URI, and the path on it. SettingError if there is no such file system.
 
     Parameters
     ----------
@@ -91,10 +145,53 @@ def open_path(path: str | PathLike[str], filesystem: fs.FileSystem | None = None
         Where to look `path` up, for storage that a URI cannot describe.
     """
     if filesystem is not None:
-        return filesystem, os.fspath(path)
-    local = local_path(path)
+        return _without_subtree(filesystem, os.fspath(path))
+    text = os.fspath(path)
+    local = local_path(text)
     if local is not None:
         return fs.LocalFileSystem(), os.path.abspath(local)
-    # Hadoop calls S3 s3a, pyarrow calls it s3.
-    system, place = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", os.fspath(path)))
+    scheme = scheme_of(text)
+    if scheme == "dbfs":
+        mounted = _mounted(text)
+        if mounted is None:
+            raise SettingError(
+                f"{text!r} can be opened only where Databricks mounts DBFS at {DBFS_MOUNT}; it is not mounted here. "
+                "Use a path in a volume, /Volumes/..., or in an object store."
+            )
+        return fs.LocalFileSystem(), mounted
+    if scheme not in SCHEMES:
+        raise SettingError(
+            f"A path must be local or start with one of {', '.join(SCHEMES)}; got {text!r}. Choose another path, or "
+            f"write ./{text} for a local file of that name."
+        )
+    return _open_remote(text, scheme)
+
+
+def _open_remote(text: str, scheme: str) -> tuple[fs.FileSystem, str]:
+    base, query = split_query(text)
+    parts = _URI.match(base)
+    host, path = (parts["host"] or "", parts["path"]) if parts else ("", "")
+    if not host and scheme not in ("hdfs", "viewfs"):
+        raise SettingError(f"A {scheme} path must name a bucket, such as {scheme}://bucket/x; got {text!r}.")
+    # Hadoop calls S3 s3a, pyarrow calls it s3. pyarrow decodes the path, which is text here.
+    scheme = "s3" if scheme == "s3a" else scheme
+    try:
+        system, place = fs.FileSystem.from_uri(f"{scheme}://{host}{quote(path)}{query}")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SettingError(f"pyarrow cannot open {base!r}: {error}. Correct the path.") from None
     return system, place
+
+
+def _mounted(path: str) -> str | None:
+    """Where Databricks shows a `dbfs:/` path as a local file; None if it does not."""
+    within = "/" + path_within(path).lstrip("/")
+    if within.startswith(_VOLUMES):
+        return within if os.path.isdir(_VOLUMES) else None
+    return os.path.normpath(DBFS_MOUNT + within) if os.path.isdir(DBFS_MOUNT) else None
+
+
+def _without_subtree(system: fs.FileSystem, path: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system below, so that all ways to one place are known to lead to one place."""
+    while isinstance(system, fs.SubTreeFileSystem):
+        system, path = system.base_fs, f"{system.base_path.rstrip('/')}/{path.lstrip('/')}"
+    return system, path

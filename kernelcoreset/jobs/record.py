@@ -20,7 +20,7 @@ import numpy as np
 
 from kernelcoreset.files.atomic import remove_file, write_file
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
-from kernelcoreset.files.paths import open_path
+from kernelcoreset.files.paths import extend_path, open_path
 from kernelcoreset.jobs.settings.settings import Settings
 
 log = logging.getLogger("kernelcoreset")
@@ -111,7 +111,7 @@ class RunRecord:
 
     def write(self, error: BaseException | None = None) -> str:
         """Write the record, whole or not at all, and return its path; a good run removes the record of a failed one."""
-        failed_path = f"{self.path.removesuffix('.json')}.failed.json"
+        failed_path = extend_path(self.path, ".failed.json", without=".json")
         path = self.path if error is None else failed_path
         content = json.dumps(signed(self.to_dict(error)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         write_file(*open_path(path), content.encode())

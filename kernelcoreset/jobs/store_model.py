@@ -15,7 +15,6 @@ from pyarrow import fs
 
 from kernelcoreset.coresets.recipe import leaf_size_of
 from kernelcoreset.errors import FormatError, SettingError
-from kernelcoreset.files.folder import Folder
 from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels.kernel import Kernel
@@ -129,7 +128,7 @@ def fit_store(
 def _write_model(store: CoresetStore, model: KernelKMeansModel, number: int) -> str:
     """Write a model into the store's folder under a new name, and return the name."""
     name = f"{_MODELS}/{number:06d}-{uuid.uuid4().hex[:8]}"
-    folder = Folder(f"{store.path}/{name}")
+    folder = store.folder(name)
     for file, content in model.to_files().items():
         folder.write(file, content)
     folder.sync()
@@ -143,7 +142,7 @@ def read_model(store: CoresetStore, name: str | None) -> KernelKMeansModel | Non
     """
     if name is None:
         return None
-    folder = Folder(f"{store.path}/{name}")
+    folder = store.folder(name)
     try:
         return KernelKMeansModel.from_files({file: folder.read(file) for file in sorted(folder.names())})
     except (KeyError, FileNotFoundError, FormatError) as error:
@@ -155,7 +154,7 @@ def read_model(store: CoresetStore, name: str | None) -> KernelKMeansModel | Non
 
 def remove_old_models(store: CoresetStore, state: JobState) -> None:
     """Keep the model that the state names and the one before it; remove older ones, also those of crashed runs."""
-    folder = Folder(f"{store.path}/{_MODELS}")
+    folder = store.folder(_MODELS)
     found = folder.system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
     older = sorted(info.base_name for info in found if f"{_MODELS}/{info.base_name}" < str(state.model))
     for name in older[: len(older) - _KEPT_MODELS + 1]:

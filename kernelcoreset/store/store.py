@@ -173,6 +173,10 @@ class CoresetStore:
         leaf = self._manifest.leaves[self._known(key)]
         return {name: leaf[name] for name in ("rows", "points", "weight", "tag")}
 
+    def folder(self, name: str) -> Folder:
+        """Return a folder inside the store's, for files that the caller keeps with it."""
+        return self._folder.below(name)
+
     def __contains__(self, key: object) -> bool:
         return key in self._manifest.leaves
 

@@ -6,10 +6,21 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
+import kernelcoreset as kc
 from kernelcoreset.files import atomic, paths
 from kernelcoreset.files.folder import Folder
+from kernelcoreset.jobs.settings.settings import Settings
 
 LOCAL = fs.LocalFileSystem()
+TABLES = {"input": {"demo_rows": 9}, "kernel": {"name": "Linear"}, "coreset": {"k": 2}}
+
+
+def load(path):
+    return kc.KernelKMeansModel.load(path)
+
+
+def settings(path):
+    return Settings.load(path)
 
 
 @pytest.fixture(params=["local", "object store"])
@@ -48,6 +59,58 @@ def test_a_path_means_what_it_means_to_spark(path, scheme, within, local):
 def test_addresses_that_spark_reports_are_encoded():
     assert paths.decoded_path("file:///data/a%20b;c%23.parquet") == Path("/data/a b;c#.parquet")
     assert paths.decoded_path("hdfs://host/data/a.parquet") is None
+
+
+@pytest.mark.parametrize("opened", [paths.open_path, Folder, kc.CoresetStore.open, load, settings])
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("dbfs:/models/m", "only where Databricks mounts DBFS"),
+        ("wasbs://c@account/x", "must be local or start with one of file, s3"),
+        ("day:/x", "write ./day:/x for a local file of that name"),
+        ("file://host/x", "must not name a host"),
+        ("s3:bucket/x", "has a slash after the colon"),
+        ("file:data/x", "has a slash after the colon"),
+        ("s3:///x", "must name a bucket"),
+        ("s3://bucket/x?no_such_option=1", "pyarrow cannot open"),
+    ],
+)
+def test_a_path_that_cannot_be_opened_is_refused_and_no_local_folder_is_made(
+    opened, path, message, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(kc.SettingError, match=message):
+        opened(path)
+    assert os.listdir(tmp_path) == []
+
+
+def test_dbfs_is_a_mount_of_databricks(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "DBFS_MOUNT", str(tmp_path))
+    for path in ("dbfs:/models/m", "dbfs:///models/m", "DBFS:/models/m"):
+        assert paths.is_known(path)
+        system, place = paths.open_path(path)
+        assert isinstance(system, fs.LocalFileSystem)
+        assert place == f"{tmp_path}/models/m"
+    # Spark does not read /dbfs/x as dbfs:/x: what Spark writes is not renamed through the mount.
+    assert paths.local_path("dbfs:/models/m") is None
+    monkeypatch.setattr(paths, "_VOLUMES", f"{tmp_path}/")
+    assert paths.open_path(f"dbfs:{tmp_path}/c/s/v/m")[1] == f"{tmp_path}/c/s/v/m"
+
+
+def test_the_path_of_an_object_store_is_text_and_its_query_is_not_part_of_it():
+    assert paths.open_path("s3a://bucket/50%25 a#b/c d?region=eu-west-1")[1] == "bucket/50%25 a#b/c d"
+    assert paths.extend_path("s3://b/x.json?region=y.json", ".failed.json", without=".json").startswith(
+        "s3://b/x.failed.json?region"
+    )
+    assert paths.extend_path("/data/what?", "/models") == "/data/what?/models"
+    assert Settings.from_dict({**TABLES, "output": {"path": "s3://b/out/?region=x"}}).record_path() == (
+        "s3://b/out.run.json?region=x"
+    )
+
+
+def test_a_file_system_within_another_is_the_other(tmp_path):
+    below = fs.SubTreeFileSystem("sub", fs.SubTreeFileSystem(str(tmp_path), LOCAL))
+    assert paths.open_path("x", below) == (LOCAL, f"{tmp_path}/sub/x")
 
 
 def test_s3_has_another_name_in_hadoop():

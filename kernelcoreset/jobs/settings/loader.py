@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from kernelcoreset.errors import SettingError
+from kernelcoreset.files.atomic import read_file
+from kernelcoreset.files.paths import open_path
 from kernelcoreset.jobs.settings.fields import refuse_unknown
 from kernelcoreset.jobs.settings.kernel import KernelSettings
 
 
 def read_tables(path: str | PathLike[str], overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Return the tables of a TOML file, with `section.key=value` overrides applied in their order."""
-    tables = _read_toml(Path(path))
+    tables = _read_toml(fspath(path))
     for override in overrides:
         _apply(tables, override)
     return tables
@@ -54,9 +56,9 @@ def _make(cls: Any, name: str, tables: Mapping[str, Any], before: Mapping[str, A
     return cls(**table)
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(read_file(*open_path(path)).decode("utf-8-sig").replace("\r\n", "\n"))
     except FileNotFoundError:
         raise SettingError(f"The settings file {path} does not exist. Relative to {Path.cwd()}.") from None
     except tomllib.TOMLDecodeError as error:

@@ -65,5 +65,6 @@ class RunSettings:
         check_texts("run", self, "record")
         if self.record is not None and not is_known(self.record):
             raise SettingError(
-                f"`run.record` must be a local path or start with one of {', '.join(SCHEMES)}; got {self.record!r}."
+                f"`run.record` must be a local path or start with one of {', '.join(SCHEMES)} (dbfs where it is "
+                f"mounted); got {self.record!r}. Choose another path."
             )

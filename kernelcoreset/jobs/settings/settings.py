@@ -13,7 +13,7 @@ from os import PathLike
 from typing import Any, Generic, TypeVar, overload
 
 from kernelcoreset.errors import SettingError
-from kernelcoreset.files.paths import is_known
+from kernelcoreset.files.paths import extend_path, is_known
 from kernelcoreset.jobs.settings.clustering import (
     CertificateSettings,
     ClusterSettings,
@@ -182,7 +182,7 @@ class Settings:
         place = place.rstrip("/")
         if not is_known(place):  # only Spark can write there: the record stays in the working directory
             place = place.rpartition("/")[2]
-        return f"{place}.run.json"
+        return extend_path(place, ".run.json", without="/")
 
 
 SECTIONS = {name: part.cls for name, part in vars(Settings).items() if isinstance(part, SectionOf)}

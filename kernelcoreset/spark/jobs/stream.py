@@ -18,7 +18,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
 from kernelcoreset.errors import DataError, SettingError
-from kernelcoreset.files.paths import is_known, open_path
+from kernelcoreset.files.paths import extend_path, is_known, open_path
 from kernelcoreset.jobs import store_model
 from kernelcoreset.jobs.record import RunRecord, log
 from kernelcoreset.jobs.settings.rows import InputSettings
@@ -88,7 +88,9 @@ def follow(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
         output=settings.output.path or settings.output.table,
     )
     if store is not None:
-        record.add(kernel=repr(store.kernel), model=f"{store.path}/{state.model}", store_keys=len(store.keys()))
+        record.add(
+            kernel=repr(store.kernel), model=extend_path(store.path, f"/{state.model}"), store_keys=len(store.keys())
+        )
 
 
 def read_stream(spark: SparkSession, settings: InputSettings) -> DataFrame:

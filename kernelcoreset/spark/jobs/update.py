@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from kernelcoreset.files.paths import extend_path
 from kernelcoreset.jobs import store_model
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
@@ -228,7 +229,9 @@ class Update:
 
     def _update_labels(self, model: KernelKMeansModel) -> bool:
         state = self._state
-        self.record.add(run=state.run, model=f"{self.store.path}/{state.model}", store_version=self.store.version)
+        self.record.add(
+            run=state.run, model=extend_path(self.store.path, f"/{state.model}"), store_version=self.store.version
+        )
         if not state.pending and not state.gone:
             return False
         if self.output is not None:
