@@ -8,7 +8,6 @@ import logging
 import math
 import os
 import platform
-import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -21,13 +20,13 @@ import numpy as np
 from kernelcoreset.files.atomic import remove_file, write_file
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.paths import extend_path, open_path
+from kernelcoreset.jobs.secrets import Secrets, shown_settings
 from kernelcoreset.jobs.settings.settings import Settings
 
 log = logging.getLogger("kernelcoreset")
 
 _FORMAT_VERSION = 1
 _PACKAGES = ("kernelcoreset", "numpy", "scipy", "numba", "pyarrow", "pandas", "pyspark")
-_SECRET = re.compile("secret|password|token|credential|access.?key|account.?key", re.IGNORECASE)
 
 
 class RunRecord:
@@ -38,7 +37,7 @@ class RunRecord:
     job : str
         Name of the job.
     settings : Settings
-        All of them are recorded, defaults included. Values of options that look like secrets are hidden.
+        All of them are recorded, defaults included, but options only if they are known to be no secrets.
     path : str
         File to write: a local path, or a URI that pyarrow can write to. The record of a failed run gets another name
         (`....failed.json`), because the record at `path` still describes the output that is there.
@@ -94,18 +93,19 @@ class RunRecord:
 
     def to_dict(self, error: BaseException | None = None) -> dict[str, Any]:
         """Return the record as plain data that can be written as JSON."""
+        secrets = Secrets.of(self.settings)
         return {
             "format": _FORMAT_VERSION,
             "job": self.job,
             "status": "done" if error is None else "failed",
-            "error": None if error is None else f"{type(error).__name__}: {error}",
+            "error": None if error is None else secrets.hide(f"{type(error).__name__}: {error}"),
             "started": self._started.isoformat(timespec="seconds"),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - self._clock, 3),
             "stages": list(self.stages),
             "seed": self.settings.coreset.seed,
-            **self.values,
-            "settings": _without_secrets(self.settings.to_dict()),
+            **secrets.hide_all(self.values),
+            "settings": shown_settings(self.settings),
             "versions": _versions(),
         }
 
@@ -164,16 +164,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     raise TypeError(f"A run record holds numbers, texts, lists and mappings; got {type(value).__name__}.")
-
-
-def _without_secrets(settings: dict[str, Any]) -> dict[str, Any]:
-    def hide(options: Mapping[str, str]) -> dict[str, str]:
-        return {name: "(hidden)" if _SECRET.search(name) else text for name, text in options.items()}
-
-    for section, key in (("input", "options"), ("output", "options"), ("spark", "conf")):
-        if section in settings:
-            settings[section][key] = hide(settings[section][key])
-    return settings
 
 
 def _versions() -> dict[str, str | None]:

@@ -18,6 +18,7 @@ import kernelcoreset
 from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.explain import BAD_ENVIRONMENT, BAD_SETTINGS, DONE, FAILED, explain
 from kernelcoreset.jobs.record import RunRecord, log
+from kernelcoreset.jobs.secrets import Secrets
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.jobs.summary import summary_of
 
@@ -115,6 +116,7 @@ def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
         log.error("Bad settings: %s", error)
         code = BAD_SETTINGS
     else:
+        log_to_stderr(Secrets.of(options.settings))
         code = _dry_run(job, options.settings) if options.dry_run else _run(job, options.settings)
     if code != DONE and "DATABRICKS_RUNTIME_VERSION" in os.environ:
         raise SystemExit(code)  # a wheel task there ignores the return value and would report success
@@ -126,7 +128,7 @@ def _dry_run(job: Job, settings: Settings) -> int:
         plan: Mapping[str, Any] = resolve_name(job.plan)(settings)
     except (Exception, KeyboardInterrupt) as error:
         return report(error)
-    print(_plan_text(plan))
+    print(Secrets.of(settings).hide(_plan_text(plan)))
     return DONE
 
 
@@ -137,7 +139,7 @@ def _run(job: Job, settings: Settings) -> int:
     except (Exception, KeyboardInterrupt) as error:
         _write_failure(record, error)
         return report(error)
-    print(summary_of(record))
+    print(Secrets.of(settings).hide(summary_of(record)))
     try:
         record.write()
     except (OSError, pa.ArrowException) as error:
@@ -171,15 +173,31 @@ def _plan_text(plan: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def log_to_stderr() -> None:
-    """Log to stderr: plain lines for a person at a terminal, with timestamps for a log file. The last call wins."""
+class _Formatter(logging.Formatter):
+    """Formats lines without secrets, those of tracebacks included."""
+
+    def __init__(self, form: str, secrets: Secrets) -> None:
+        super().__init__(form, "%Y-%m-%dT%H:%M:%SZ")
+        self.converter = time.gmtime
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._secrets.hide(super().format(record))
+
+
+def log_to_stderr(secrets: Secrets | None = None) -> None:
+    """Log to stderr: plain lines for a person at a terminal, with timestamps for a log file. The last call wins.
+
+    Parameters
+    ----------
+    secrets : Secrets, optional
+        What no line may show.
+    """
     handler = logging.StreamHandler(sys.stderr)
     # Under spark-submit the stderr of a job is a pipe; spark-submit.sh says whether a terminal is at the other end.
     watched = sys.stderr.isatty() or "KERNELCORESET_TERMINAL" in os.environ
     form = "%(message)s" if watched else "%(asctime)s %(levelname)s %(message)s"
-    formatter = logging.Formatter(form, "%Y-%m-%dT%H:%M:%SZ")
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
+    handler.setFormatter(_Formatter(form, secrets or Secrets()))
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
     log.propagate = False

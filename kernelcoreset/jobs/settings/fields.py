@@ -43,7 +43,9 @@ def column_names(key: str, values: Any) -> tuple[str, ...]:
 def flat_options(key: str, values: Any) -> dict[str, str]:
     """Return options as Spark takes them, text to text. Nested tables, as TOML reads dotted names, are joined again."""
     if not isinstance(values, Mapping):
-        raise SettingError(f"`{key}` must be a table of names and values, such as {{name = 1}}; got {values!r}.")
+        raise SettingError(
+            f"`{key}` must be a table of names and values, such as {{name = 1}}; got a {type(values).__name__}."
+        )
     flat: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -51,5 +53,5 @@ def flat_options(key: str, values: Any) -> dict[str, str]:
         elif isinstance(value, str | int | float):
             flat[name] = str(value).lower() if isinstance(value, bool) else str(value)
         else:
-            raise SettingError(f"`{key}.{name}` must be a text, a number or true/false; got {value!r}.")
+            raise SettingError(f"`{key}.{name}` must be a text, a number or true/false; got a {type(value).__name__}.")
     return flat

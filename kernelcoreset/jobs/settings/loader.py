@@ -72,7 +72,7 @@ def _apply(tables: dict[str, Any], override: str) -> None:
     full_key, equals, text = override.partition("=")
     *path, last = [part.strip() for part in full_key.split(".")]
     if not equals or not path or not all([*path, last]):
-        raise SettingError(f"--set takes section.key=value, such as coreset.k=8; got {override!r}.")
+        raise SettingError(f"--set takes section.key=value, such as coreset.k=8; got {full_key!r}.")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -81,5 +81,5 @@ def _apply(tables: dict[str, Any], override: str) -> None:
     for part in path:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
-            raise SettingError(f"--set {override}: `{part}` is a value, not a section.")
+            raise SettingError(f"--set {full_key}: `{part}` is a value, not a section.")
     table[last] = value
