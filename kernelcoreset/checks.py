@@ -15,13 +15,29 @@ from kernelcoreset.errors import DataError, SettingError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.integer[Any]]
+_MOST_SHOWN = 200
+
+
+def shown(value: Any) -> str:
+    """Return a value as text for an error message, shortened if it is long.
+
+    Examples
+    --------
+    >>> shown([1, 2]), len(shown(list(range(10_000))))
+    ('[1, 2]', 200)
+    """
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # deeply nested data; whole numbers of thousands of digits
+        return f"a {type(value).__name__} that is too large to show"
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
 
 
 def check_positive(name: str, value: Any) -> float:
     """Return `value` as a float if it is a finite number above zero."""
     number = _number(name, value, "a finite number above 0")
     if not (math.isfinite(number) and number > 0):
-        raise SettingError(f"`{name}` must be a finite number above 0; got {value!r}.")
+        raise SettingError(f"`{name}` must be a finite number above 0; got {shown(value)}.")
     return number
 
 
@@ -29,23 +45,25 @@ def check_at_least(name: str, value: Any, least: float, remedy: str = "") -> flo
     """Return `value` as a float if it is finite and at least `least`."""
     number = _number(name, value, f"a finite number of at least {least:g}")
     if not (math.isfinite(number) and number >= least):
-        raise SettingError(f"`{name}` must be a finite number of at least {least:g}; got {value!r}. {remedy}".rstrip())
+        raise SettingError(
+            f"`{name}` must be a finite number of at least {least:g}; got {shown(value)}. {remedy}".rstrip()
+        )
     return number
 
 
 def check_count(name: str, value: Any, least: int = 1, remedy: str = "") -> int:
     """Return `value` as an int if it is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise SettingError(f"`{name}` must be a whole number; got {value!r} ({type(value).__name__}).")
+        raise SettingError(f"`{name}` must be a whole number; got {shown(value)} ({type(value).__name__}).")
     if value < least:
-        raise SettingError(f"`{name}` must be at least {least}; got {value}. {remedy}".rstrip())
+        raise SettingError(f"`{name}` must be at least {least}; got {shown(value)}. {remedy}".rstrip())
     return int(value)
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Return `value` if it is one of `choices`."""
     if value not in choices:
-        raise SettingError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+        raise SettingError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {shown(value)}.")
     return str(value)
 
 
@@ -184,8 +202,11 @@ def check_factor(key: str, factor: Any) -> float:
 
 def _number(name: str, value: Any, rule: str) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise SettingError(f"`{name}` must be {rule}; got {value!r} ({type(value).__name__}).")
-    return float(value)
+        raise SettingError(f"`{name}` must be {rule}; got {shown(value)} ({type(value).__name__}).")
+    try:
+        return float(value)
+    except OverflowError:
+        raise SettingError(f"`{name}` must be {rule}; got {shown(value)}, which no float can hold.") from None
 
 
 def as_numeric(values: ArrayLike, name: str) -> Floats:

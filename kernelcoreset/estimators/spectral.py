@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -98,9 +99,16 @@ class SpectralClustering(CoresetClusterer):
         self.model_.save(path, overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> SpectralClustering:
-        """Return an estimator with the model that `save` wrote. It can predict, but has no `labels_`."""
-        model = SpectralModel.load(path)
+    def load(cls, path: str | os.PathLike[str], *, trusted_modules: Iterable[str] = ()) -> SpectralClustering:
+        """Return an estimator with the model that `save` wrote. It can predict, but has no `labels_`.
+
+        Parameters
+        ----------
+        path : path-like
+        trusted_modules : iterable of str
+            Modules that may be imported if the kernel is a user's function, as in `Kernel.from_dict`.
+        """
+        model = SpectralModel.load(path, trusted_modules=trusted_modules)
         estimator = cls(n_clusters=model.k, kernel=model.kernel)
         estimator.model_, estimator.kernel_ = model, model.kernel
         estimator.n_features_in_ = model.degrees.points.shape[1]

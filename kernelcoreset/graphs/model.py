@@ -6,7 +6,7 @@ normalized cut of the whole graph. Each move is exact and takes O(degree of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -106,8 +106,8 @@ class GraphModel(KeptAsFolder):
         return pack(about, _NODES, table)
 
     @classmethod
-    def from_files(cls, files: Mapping[str, bytes]) -> GraphModel:
-        """Return the model that `to_files` gave, or raise FormatError."""
+    def from_files(cls, files: Mapping[str, bytes], *, trusted_modules: Iterable[str] = ()) -> GraphModel:
+        """Return the model that `to_files` gave, or raise FormatError. It has no kernel, so nothing is imported."""
         about = unpack_about(files)
         if about.data.get("model") != "graph":
             raise FormatError("This folder holds another kind of model, not one of a graph.")

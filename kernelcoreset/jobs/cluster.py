@@ -32,7 +32,7 @@ def cluster_coreset(coreset: Coreset, settings: Settings, record: RunRecord) -> 
     """Return the model fitted on a coreset, saved if the settings have a `cluster.model_path`."""
     if "kernel" not in coreset.settings:
         raise DataError("The coreset does not say which kernel it was built with. Build it with build-coreset.")
-    kernel = Kernel.from_dict(coreset.settings["kernel"])
+    kernel = Kernel.from_dict(coreset.settings["kernel"], trusted_modules=settings.run.trusted_modules)
     wanted = settings.cluster
     model = KernelKMeansModel.fit_coreset(
         coreset, wanted.k, kernel, z=settings.coreset.z, seed=settings.coreset.seed, **wanted.effort

@@ -18,6 +18,7 @@ from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.trust import modules_of
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.models.tracking import Tracked, refit_tracked
 from kernelcoreset.store.store import CoresetStore
@@ -50,7 +51,7 @@ _State = TypeVar("_State", bound=JobState)
 def find_store(settings: Settings, job: str) -> CoresetStore | None:
     """Return the store that the settings name, None if there is none yet; SettingError if it does not fit them."""
     try:
-        store = CoresetStore.open(str(settings.store.path))
+        store = CoresetStore.open(str(settings.store.path), trusted_modules=settings.run.trusted_modules)
     except FileNotFoundError:
         return None
     state = store.state
@@ -144,8 +145,9 @@ def read_model(store: CoresetStore, name: str | None) -> KernelKMeansModel | Non
         return None
     folder = store.folder(name)
     try:
-        return KernelKMeansModel.from_files({file: folder.read(file) for file in sorted(folder.names())})
-    except (KeyError, FileNotFoundError, FormatError) as error:
+        files = {file: folder.read(file) for file in sorted(folder.names())}
+        return KernelKMeansModel.from_files(files, trusted_modules=modules_of(store.kernel.to_dict()))
+    except (FileNotFoundError, FormatError) as error:
         log.warning(
             "The model %s of the store at %s cannot be read (%s). A new one is fitted.", name, store.path, error
         )

@@ -11,11 +11,12 @@ from typing import Any
 from numba import njit
 from numba.core.dispatcher import Dispatcher
 
-from kernelcoreset.checks import check_positive
+from kernelcoreset.checks import check_positive, shown
 from kernelcoreset.errors import FormatError, KernelError, SettingError
 from kernelcoreset.kernels import program
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.program import ProgramBuilder
+from kernelcoreset.kernels.trust import check_trusted
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,8 +30,9 @@ class _Pair(Kernel):
         return {"kernel": type(self).__name__, "left": self.left.to_dict(), "right": self.right.to_dict()}
 
     @classmethod
-    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
-        return cls(Kernel.from_dict(data["left"]), Kernel.from_dict(data["right"]))
+    def _from_dict(cls, data: Mapping[str, Any], trusted_modules: tuple[str, ...]) -> Kernel:
+        left = Kernel.from_dict(data["left"], trusted_modules=trusted_modules)
+        return cls(left, Kernel.from_dict(data["right"], trusted_modules=trusted_modules))
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,8 +107,9 @@ class Scaled(Kernel):
         return {"kernel": "Scaled", "factor": self.factor, "inner": self.inner.to_dict()}
 
     @classmethod
-    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
-        return cls(check_positive("factor", data["factor"]), Kernel.from_dict(data["inner"]))
+    def _from_dict(cls, data: Mapping[str, Any], trusted_modules: tuple[str, ...]) -> Kernel:
+        inner = Kernel.from_dict(data["inner"], trusted_modules=trusted_modules)
+        return cls(check_positive("factor", data["factor"]), inner)
 
     def __repr__(self) -> str:
         return f"({self.factor!r} * {self.inner!r})"
@@ -135,8 +138,8 @@ class Normalized(Kernel):
         return {"kernel": "Normalized", "inner": self.inner.to_dict()}
 
     @classmethod
-    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
-        return cls(Kernel.from_dict(data["inner"]))
+    def _from_dict(cls, data: Mapping[str, Any], trusted_modules: tuple[str, ...]) -> Kernel:
+        return cls(Kernel.from_dict(data["inner"], trusted_modules=trusted_modules))
 
     def __repr__(self) -> str:
         return f"Normalized({self.inner!r})"
@@ -152,7 +155,8 @@ class UserKernel(Kernel):
     ----------
     function : callable
         Compiled with `numba.njit`, or plain Python that numba can compile. To be saved, it must be importable by
-        name: at the top level of a module, not in a notebook or a script.
+        name: at the top level of a module, not in a notebook or a script. Whoever loads it must say that the module is
+        trusted (`trusted_modules`), because importing it runs its code.
 
     Examples
     --------
@@ -194,12 +198,15 @@ class UserKernel(Kernel):
         return {"kernel": "UserKernel", "function": f"{module}:{name}"}
 
     @classmethod
-    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
+    def _from_dict(cls, data: Mapping[str, Any], trusted_modules: tuple[str, ...]) -> Kernel:
         path = data["function"]
-        module, _, name = str(path).partition(":")
+        module, _, name = path.partition(":") if isinstance(path, str) else ("", "", "")
+        if not module or not name.isidentifier():
+            raise FormatError(f"A user kernel must name its function as 'module:function'; got {shown(path)}.")
+        check_trusted(path, module, trusted_modules)
         try:
             function = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError, ValueError) as error:
+        except Exception as error:  # a module may fail in any way when it is imported
             raise FormatError(
                 f"The user kernel {path!r} cannot be imported ({error}). Add its module to this process's Python path."
             ) from None

@@ -28,7 +28,7 @@ class _Parametric(Kernel):
         return {"kernel": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
 
     @classmethod
-    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
+    def _from_dict(cls, data: Mapping[str, Any], trusted_modules: tuple[str, ...]) -> Kernel:
         return cls(**{name: value for name, value in data.items() if name != "kernel"})
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelcoreset.checks import Floats, check_points, check_positive, check_same_dimension
+from kernelcoreset.checks import Floats, check_points, check_positive, check_same_dimension, shown
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.program import ProgramBuilder
+from kernelcoreset.kernels.trust import check_modules
 
 
 class Kernel(ABC):
@@ -45,7 +46,7 @@ class Kernel(ABC):
 
     @classmethod
     @abstractmethod
-    def _from_dict(cls, data: Mapping[str, Any]) -> Kernel:
+    def _from_dict(cls, data: Mapping[str, Any], trusted_modules: tuple[str, ...]) -> Kernel:
         """Return the kernel of this class that `to_dict` described."""
 
     _by_name: ClassVar[dict[str, type[Kernel]]] = {}
@@ -57,13 +58,16 @@ class Kernel(ABC):
             Kernel._by_name[cls.__name__] = cls
 
     @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Kernel:
+    def from_dict(data: Mapping[str, Any], *, trusted_modules: Iterable[str] = ()) -> Kernel:
         """Return the kernel that a plain-data form describes.
 
         Parameters
         ----------
         data : mapping
             What `to_dict` returned, also after writing it as JSON and reading it back.
+        trusted_modules : iterable of str
+            Modules, or packages of them, that may be imported for a user's function. FormatError if another one is
+            named. The environment variable KERNELCORESET_TRUSTED_MODULES adds to them.
 
         Returns
         -------
@@ -75,13 +79,16 @@ class Kernel(ABC):
         Gaussian(sigma=2.0)
         """
         if not isinstance(data, Mapping) or "kernel" not in data:
-            raise FormatError(f"A kernel's plain form must be a mapping with the key 'kernel'; got {data!r}.")
+            raise FormatError(f"A kernel's plain form must be a mapping with the key 'kernel'; got {shown(data)}.")
         name = data["kernel"]
         if not isinstance(name, str) or name not in Kernel._by_name:
             known = ", ".join(sorted(Kernel._by_name))
-            raise FormatError(f"A kernel's plain form must name a known kernel; got {name!r}. Known: {known}.")
+            raise FormatError(f"A kernel's plain form must name a known kernel; got {shown(name)}. Known: {known}.")
+        trusted = check_modules("trusted_modules", trusted_modules)
         try:
-            return Kernel._by_name[name]._from_dict(data)
+            return Kernel._by_name[name]._from_dict(data, trusted)
+        except RecursionError:
+            raise FormatError("A kernel's plain form is nested too deeply.") from None
         except (KeyError, TypeError) as error:
             raise FormatError(f"The plain form of a {name} kernel has missing or unknown keys: {error}.") from None
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -45,9 +45,16 @@ class KeptAsFolder(ABC):
         _write_model(path, self.to_files(), overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Return the model that `save` wrote, or raise a FormatError that says what is wrong with the folder."""
-        return cls.from_files(_read_model(path, cls.FILES))
+    def load(cls, path: str | os.PathLike[str], *, trusted_modules: Iterable[str] = ()) -> Self:
+        """Return the model that `save` wrote, or raise a FormatError that says what is wrong with the folder.
+
+        Parameters
+        ----------
+        path : path-like
+        trusted_modules : iterable of str
+            Modules that may be imported if the kernel is a user's function, as in `Kernel.from_dict`.
+        """
+        return cls.from_files(_read_model(path, cls.FILES), trusted_modules=trusted_modules)
 
     @abstractmethod
     def to_files(self) -> dict[str, bytes]:
@@ -55,7 +62,7 @@ class KeptAsFolder(ABC):
 
     @classmethod
     @abstractmethod
-    def from_files(cls, files: Mapping[str, bytes]) -> Self:
+    def from_files(cls, files: Mapping[str, bytes], *, trusted_modules: Iterable[str] = ()) -> Self:
         """Return the model that `to_files` gave, or raise FormatError."""
 
 

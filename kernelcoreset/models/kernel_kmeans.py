@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -174,15 +174,15 @@ class KernelKMeansModel(KeptAsFolder):
         return pack(about, _CORESET, table, others)
 
     @classmethod
-    def from_files(cls, files: Mapping[str, bytes]) -> KernelKMeansModel:
+    def from_files(cls, files: Mapping[str, bytes], *, trusted_modules: Iterable[str] = ()) -> KernelKMeansModel:
         """Return the model that `to_files` wrote, or raise FormatError."""
-        model = read_clustering(files)
+        model = read_clustering(files, trusted_modules)
         if isinstance(model.kernel, Normalized):
             raise FormatError("This is a spectral model: load it with SpectralModel.load.")
         return model
 
 
-def read_clustering(files: Mapping[str, bytes]) -> KernelKMeansModel:
+def read_clustering(files: Mapping[str, bytes], trusted_modules: Iterable[str] = ()) -> KernelKMeansModel:
     """Return the model that `to_files` wrote, with any kernel: also the one inside a spectral model."""
     about = unpack_about(files)
     table = unpack_table(files, _CORESET, about)
@@ -195,7 +195,8 @@ def read_clustering(files: Mapping[str, bytes]) -> KernelKMeansModel:
     coefficients = np.zeros((k, len(coreset)))
     coefficients[labels, np.arange(len(coreset))] = float_column(table, "coefficient", name)
     solution = Solution(labels, coefficients, about.number("cost"), about.whole("n_iter"), about.flag("converged"))
-    return KernelKMeansModel(coreset, Kernel.from_dict(about.mapping("kernel")), solution, z)
+    kernel = Kernel.from_dict(about.mapping("kernel"), trusted_modules=trusted_modules)
+    return KernelKMeansModel(coreset, kernel, solution, z)
 
 
 def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:

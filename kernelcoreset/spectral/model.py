@@ -8,18 +8,19 @@ gets its degree as one more coordinate (it is "lifted"), and then the rest of th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pyarrow import fs
 
 from kernelcoreset.checks import Floats, check_count, check_points, check_same_dimension, check_seed, check_weights
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import FormatError
+from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
@@ -160,9 +161,9 @@ class SpectralModel(KeptAsFolder):
         return self.clustering.to_files_with({_DEGREES: self.degrees.to_parquet()})
 
     @classmethod
-    def from_files(cls, files: Mapping[str, bytes]) -> SpectralModel:
+    def from_files(cls, files: Mapping[str, bytes], *, trusted_modules: Iterable[str] = ()) -> SpectralModel:
         """Return the model that `to_files` wrote, or raise FormatError."""
-        clustering = read_clustering(files)
+        clustering = read_clustering(files, trusted_modules)
         if not isinstance(clustering.kernel, Normalized):
             raise FormatError("This is not a spectral model. Load it with KernelKMeansModel.load.")
         if _DEGREES not in files:
@@ -173,10 +174,13 @@ class SpectralModel(KeptAsFolder):
         return SpectralModel(clustering, degrees)
 
 
-def load_model(path: str | os.PathLike[str]) -> KernelKMeansModel | SpectralModel:
-    """Return the model of points in a folder, k-means or spectral, or raise FormatError."""
-    is_spectral = (Path(path) / _DEGREES).is_file()
-    return SpectralModel.load(path) if is_spectral else KernelKMeansModel.load(path)
+def load_model(
+    path: str | os.PathLike[str], *, trusted_modules: Iterable[str] = ()
+) -> KernelKMeansModel | SpectralModel:
+    """Return the model of points in a folder, k-means or spectral, or raise FormatError; parameters as in `load`."""
+    is_spectral = Folder(path).kind(_DEGREES) == fs.FileType.File
+    cls = SpectralModel if is_spectral else KernelKMeansModel
+    return cls.load(path, trusted_modules=trusted_modules)
 
 
 def fit_spectral(

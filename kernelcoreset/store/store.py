@@ -24,6 +24,7 @@ from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.trust import modules_of
 from kernelcoreset.store.commit import Change, commit, commit_change
 from kernelcoreset.store.leaves import LEAVES, LeafUpdate, read_leaf, write_leaf
 from kernelcoreset.store.manifest import Manifest, newest, plain, versions
@@ -70,12 +71,12 @@ class CoresetStore:
     >>> folder.cleanup()
     """
 
-    def __init__(self, folder: Folder, manifest: Manifest, path: str) -> None:
+    def __init__(self, folder: Folder, manifest: Manifest, path: str, kernel: Kernel) -> None:
         settings = manifest.settings
         self.path = path
         self.recipe = Recipe(
             settings["k"],
-            Kernel.from_dict(settings["kernel"]),
+            kernel,
             settings["size"],
             z=settings["z"],
             seed=settings["seed"],
@@ -122,16 +123,31 @@ class CoresetStore:
         manifest = Manifest(0, settings)
         if versions(folder) or not commit(folder, manifest):
             raise FileExistsError(f"There is a store at {fspath(path)} already. Open it, or choose another path.")
-        return CoresetStore(folder, manifest, fspath(path))
+        return CoresetStore(folder, manifest, fspath(path), kernel)
 
     @staticmethod
-    def open(path: str | PathLike[str], *, filesystem: fs.FileSystem | None = None) -> CoresetStore:
-        """Return the newest version of the store at a path, or raise FileNotFoundError."""
+    def open(
+        path: str | PathLike[str], *, filesystem: fs.FileSystem | None = None, trusted_modules: Iterable[str] = ()
+    ) -> CoresetStore:
+        """Return the newest version of the store at a path, or raise FileNotFoundError.
+
+        Parameters
+        ----------
+        path, filesystem
+            As in `create`.
+        trusted_modules : iterable of str
+            Modules that may be imported if the kernel is a user's function, as in `Kernel.from_dict`.
+
+        Returns
+        -------
+        CoresetStore
+        """
         folder = Folder(path, filesystem)
         manifest = newest(folder)
         if manifest is None:
             raise FileNotFoundError(f"There is no store at {fspath(path)}. Make one with CoresetStore.create.")
-        return CoresetStore(folder, manifest, fspath(path))
+        kernel = Kernel.from_dict(manifest.settings["kernel"], trusted_modules=trusted_modules)
+        return CoresetStore(folder, manifest, fspath(path), kernel)
 
     @staticmethod
     def open_or_create(path: str | PathLike[str], k: int, kernel: Kernel, size: int, **options: Any) -> CoresetStore:
@@ -142,8 +158,9 @@ class CoresetStore:
         try:
             return CoresetStore.create(path, k, kernel, size, **options)
         except FileExistsError:
-            store = CoresetStore.open(path, filesystem=options.pop("filesystem", None))
-        wanted = _checked_settings(k, kernel, size, **options)
+            filesystem = options.pop("filesystem", None)
+            wanted = _checked_settings(k, kernel, size, **options)
+            store = CoresetStore.open(path, filesystem=filesystem, trusted_modules=modules_of(wanted["kernel"]))
         for name, found in store._manifest.settings.items():
             if wanted[name] != found:
                 raise SettingError(

@@ -281,7 +281,7 @@ def test_points_of_a_block_are_checked():
 
 
 def test_the_plain_form_survives_json(kernel):
-    again = Kernel.from_dict(json.loads(json.dumps(kernel.to_dict())))
+    again = Kernel.from_dict(json.loads(json.dumps(kernel.to_dict())), trusted_modules=["tests"])
     assert again == kernel
     assert hash(again) == hash(kernel)
     assert repr(again) == repr(kernel)
@@ -364,12 +364,18 @@ def test_a_function_without_import_path_is_not_saved():
         UserKernel(inner).to_dict()
 
 
-@pytest.mark.parametrize(
-    "path", ["no_such_module_anywhere:f", "tests.user_kernels:missing", "tests.user_kernels", "", ":f"]
-)
+@pytest.mark.parametrize("path", ["no_such_module_anywhere:f", "tests.user_kernels:missing", "tests.no_module:f"])
 def test_a_user_kernel_that_cannot_be_imported_is_refused(path):
     with pytest.raises(FormatError, match=f"user kernel '{path}' cannot be imported .* Add its module to this process"):
-        Kernel.from_dict({"kernel": "UserKernel", "function": path})
+        Kernel.from_dict(
+            {"kernel": "UserKernel", "function": path}, trusted_modules=["tests", "no_such_module_anywhere"]
+        )
+
+
+@pytest.mark.parametrize("path", ["tests.user_kernels", "", ":f", "tests.user_kernels:", 7, None, ["a:b"]])
+def test_a_user_kernel_must_have_an_import_path(path):
+    with pytest.raises(FormatError, match="must name its function as 'module:function'; got"):
+        Kernel.from_dict({"kernel": "UserKernel", "function": path}, trusted_modules=["tests"])
 
 
 @pytest.mark.parametrize(
@@ -377,7 +383,7 @@ def test_a_user_kernel_that_cannot_be_imported_is_refused(path):
 )
 def test_a_user_kernel_must_name_a_function(path):
     with pytest.raises(FormatError, match=f"user kernel '{path}' must name a function; it names a"):
-        Kernel.from_dict({"kernel": "UserKernel", "function": path})
+        Kernel.from_dict({"kernel": "UserKernel", "function": path}, trusted_modules=[path.partition(":")[0]])
 
 
 def test_a_user_kernel_that_is_not_symmetric_is_refused():

@@ -136,7 +136,7 @@ def test_a_user_kernel_is_saved_by_its_import_path(tmp_path):
     kc.KernelKMeansModel.fit_coreset(coreset, 2, kernel).save(tmp_path / "model")
     about = json.loads((tmp_path / "model" / "model.json").read_text())
     assert about["kernel"]["function"] == "tests.user_kernels:rational"
-    assert kc.KernelKMeansModel.load(tmp_path / "model").kernel == kernel
+    assert kc.KernelKMeansModel.load(tmp_path / "model", trusted_modules=["tests.user_kernels"]).kernel == kernel
 
 
 @pytest.fixture

@@ -205,10 +205,14 @@ def test_kernels_of_kernels_in_either_spelling():
 
 
 def test_a_user_kernel_comes_by_its_import_path():
-    found = settings_with(kernel={"name": "UserKernel", "function": f"{__name__}:overlap"}).kernel.build()
-    assert found == UserKernel(overlap)
+    own = {"name": "UserKernel", "function": f"{__name__}:overlap"}
+    found = settings_with(kernel=own, run={"trusted_modules": [__name__]})
+    assert found.kernel.build() == UserKernel(overlap)
+    assert found.run.trusted_modules == (__name__,)
     with pytest.raises(SettingError, match="`kernel`: The user kernel 'nowhere:f' cannot be imported"):
-        settings_with(kernel={"name": "UserKernel", "function": "nowhere:f"})
+        settings_with(kernel={"name": "UserKernel", "function": "nowhere:f"}, run={"trusted_modules": ["nowhere"]})
+    with pytest.raises(SettingError, match=r"`kernel`: The user kernel .* not trusted .* run.trusted_modules in the"):
+        settings_with(kernel=own)
 
 
 def test_a_width_left_to_the_data_is_filled_in_later():

@@ -28,6 +28,8 @@ class KernelSettings:
     ----------
     plain : mapping
         The kernel as `Kernel.to_dict` returns it; sigma may be a rule.
+    trusted_modules : tuple of str
+        `run.trusted_modules`, the modules that may be imported for a UserKernel.
 
     Examples
     --------
@@ -37,6 +39,7 @@ class KernelSettings:
     """
 
     plain: Mapping[str, Any]
+    trusted_modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "plain", _plain_kernel("kernel", self.plain))
@@ -52,7 +55,7 @@ class KernelSettings:
         """Return the kernel, with `sigma` in place of a rule."""
         if sigma is None and self.sigma_rule is not None:
             raise SettingError(f"`kernel.sigma` = {self.sigma_rule!r} is chosen from the data: pass the chosen sigma.")
-        return _kernel("kernel", self.plain, sigma)
+        return _kernel("kernel", self.plain, sigma, self.trusted_modules)
 
 
 def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
@@ -77,13 +80,15 @@ def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
     }
 
 
-def _kernel(key: str, plain: Mapping[str, Any], sigma: float | None) -> Kernel:
+def _kernel(key: str, plain: Mapping[str, Any], sigma: float | None, trusted: tuple[str, ...]) -> Kernel:
     """Return the kernel of a plain form. Nested kernels are built first, so that an error names the one it is in."""
-    parts: dict[str, Any] = {name: _kernel(f"{key}.{name}", part, sigma).to_dict() for name, part in _nested(plain)}
+    parts: dict[str, Any] = {
+        name: _kernel(f"{key}.{name}", part, sigma, trusted).to_dict() for name, part in _nested(plain)
+    }
     if sigma is not None and plain.get("sigma") in _SIGMA_RULES:
         parts["sigma"] = sigma
     try:
-        return Kernel.from_dict({**plain, **parts})
+        return Kernel.from_dict({**plain, **parts}, trusted_modules=trusted)
     except KernelCoresetError as error:
         message = str(error)
         raise SettingError(f"`{key}.{message[1:]}" if message.startswith("`") else f"`{key}`: {message}") from None

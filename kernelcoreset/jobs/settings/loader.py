@@ -14,6 +14,7 @@ from kernelcoreset.files.atomic import read_file
 from kernelcoreset.files.paths import open_path
 from kernelcoreset.jobs.settings.fields import refuse_unknown
 from kernelcoreset.jobs.settings.kernel import KernelSettings
+from kernelcoreset.kernels.trust import check_modules
 
 
 def read_tables(path: str | PathLike[str], overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -44,7 +45,8 @@ def _make(cls: Any, name: str, tables: Mapping[str, Any], before: Mapping[str, A
     if cls is KernelSettings:
         if name not in tables:
             raise SettingError('The section [kernel] is required, such as name = "Gaussian" and sigma = 50.0.')
-        return KernelSettings(tables[name])
+        trusted = tables.get("run", {}).get("trusted_modules", ())
+        return KernelSettings(tables[name], check_modules("run.trusted_modules", trusted))
     coreset = before.get("coreset")
     defaults = {} if coreset is None else {"cluster": {"k": coreset.k}, "certificate": {"seed": coreset.seed}}
     table = {**defaults.get(name, {}), **tables.get(name, {})}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kernelcoreset.errors import SettingError
 from kernelcoreset.files.paths import SCHEMES, is_known
 from kernelcoreset.jobs.settings.fields import check_texts, flat_options, set_field
+from kernelcoreset.kernels.trust import check_modules
 
 # Spark reads these before any Python code runs: in a settings file they would be ignored silently.
 _TOO_LATE = (
@@ -51,18 +52,22 @@ class SparkSettings:
 
 @dataclass(frozen=True)
 class RunSettings:
-    """[run]: the run record.
+    """[run]: the run record, and the modules that may be imported.
 
     Parameters
     ----------
     record : str, optional
         JSON file for settings, versions, times and costs of the run; by default `<output.path>.run.json`.
+    trusted_modules : list of str
+        Modules that may be imported if the settings, a coreset, a model or a store name a user's function as kernel.
     """
 
     record: str | None = None
+    trusted_modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_texts("run", self, "record")
+        set_field(self, "trusted_modules", check_modules("run.trusted_modules", self.trusted_modules))
         if self.record is not None and not is_known(self.record):
             raise SettingError(
                 f"`run.record` must be a local path or start with one of {', '.join(SCHEMES)} (dbfs where it is "

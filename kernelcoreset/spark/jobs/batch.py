@@ -34,7 +34,7 @@ def build_coreset(settings: Settings, record: RunRecord) -> None:
 
 def assign(settings: Settings, record: RunRecord) -> None:
     """Label all rows with a saved model."""
-    model = load_model(str(settings.cluster.model_path))
+    model = load_model(str(settings.cluster.model_path), trusted_modules=settings.run.trusted_modules)
     with open_session(settings, record.stage("session")) as spark, record.stage("assign"):
         data = Input(spark, settings.input, settings.coreset.seed)
         check(data, settings)
