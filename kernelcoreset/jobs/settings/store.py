@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kernelcoreset.checks import check_choice, check_count, check_positive
 from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.settings.fields import check_texts, set_field
+from kernelcoreset.jobs.settings.key_ranges import KeyScope, key_texts
 
 AVAILABLE_NOW = "available-now"
 _INTERVAL = re.compile(r"\d+ *(milli|micro)?(second|minute|hour|day|week)s?")
@@ -50,6 +51,10 @@ class UpdateSettings:
         Number of newest keys to use; older ones are removed from the store and keep their labels.
     half_life : float, optional
         A key that is this many keys older than the newest has half its weight.
+    until : str, optional
+        The run is as of this key, such as the date that a scheduler gives: later keys are left as they are.
+    keys : str or list of str
+        The run is about these keys only, such as "2026-01-01..2026-01-31"; all others are left as they are.
     """
 
     key_col: str | None = None
@@ -58,9 +63,17 @@ class UpdateSettings:
     vanished: str = "expire"
     window: int | None = None
     half_life: float | None = None
+    until: str | None = None
+    keys: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_texts("update", self, "key_col", "version_col")
+        set_field(self, "keys", key_texts("update.keys", self.keys))
+        if self.until is not None:
+            until = key_texts("update.until", self.until)
+            if len(until) != 1 or ".." in until[0]:
+                raise SettingError(f"`update.until` must be one key, such as 2026-01-31; got {self.until!r}.")
+            set_field(self, "until", until[0])
         if self.version_col is not None and self.key_col is None:
             raise SettingError("`update.version_col` needs `update.key_col`: set that too, or leave both out.")
         if self.version_col is not None and self.version_col == self.key_col:
@@ -71,6 +84,11 @@ class UpdateSettings:
             check_count("update.window", self.window)
         if self.half_life is not None:
             set_field(self, "half_life", check_positive("update.half_life", self.half_life))
+
+    @property
+    def scope(self) -> KeyScope:
+        """The keys that a run may change."""
+        return KeyScope(self.until, self.keys)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from kernelcoreset.checks import check_columns
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.paths import path_within
+from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.columns import quoted
 from kernelcoreset.spark.jobs.input import Input, selected_rows
@@ -29,6 +32,13 @@ _SEGMENT = re.compile("([^=/]+)=([^/]*)")
 _SLASH = "%2F"
 _SAFE = "/=:,+@!$&'()*;~-._"
 _PATTERN = re.compile(r"[*?\[{]")
+# Options that change from run to run, and not the rows: of the file system, and credentials.
+_NOT_OF_ROWS = re.compile(
+    r"^fs\.|^spark\.|secret|password|pwd|token|credential|(access|account|api).?key|\bsas\b", re.IGNORECASE
+)
+_OF_THE_MOMENT = re.compile(
+    r"\b(current_date|current_timestamp|localtimestamp)\b|\b(now|curdate|rand|randn|random|uuid)\s*\(", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,10 @@ class Part:
     """The rows of a key, as they are now."""
 
     tag: Any
-    """Plain data that changes when the rows change. Tags are compared for equality, never for order: clocks differ."""
+    """Plain data that changes when the rows change, or what the settings select of them (`input`).
+
+    Tags are compared for equality, never for order: clocks differ.
+    """
     files: tuple[str, ...] = ()
     size: int = 0
 
@@ -59,8 +72,19 @@ class KeyedInput:
 
     @cached_property
     def parts(self) -> dict[str, Part]:
-        """The keys of the input."""
-        return self._parts_by_column() if self.key_col else self._parts_by_file()
+        """The keys of the input; there is at least one."""
+        found = self._parts_by_column() if self.key_col else self._parts_by_file()
+        if not found:
+            raise DataError(
+                f"The input {self._place!r} has no {'rows' if self.key_col else 'files'}: all keys would be "
+                "removed from the store. Nothing was changed."
+            )
+        return found
+
+    @property
+    def root(self) -> str | None:
+        """The folder that holds the files of all keys; None if keys are values of a column."""
+        return None if self.key_col else self._root
 
     @property
     def columns(self) -> list[str]:
@@ -111,10 +135,11 @@ class KeyedInput:
             )
         parts = {}
         for key, files in sorted(found.items()):
-            tag = [[address.rpartition("/")[2], length, changed] for address, _, length, changed in sorted(files)]
+            named = [[address.rpartition("/")[2], length, changed] for address, _, length, changed in sorted(files)]
+            tag = {"input": self.selection, "files": named}
             parts[key] = Part(tag, tuple(path for _, path, _, _ in sorted(files)), sum(file[2] for file in files))
         shapes = {tuple(name for name, _ in _SEGMENT.findall(key)) for key in parts}
-        if self._folder_columns and len(shapes) > 1:
+        if len(shapes) > 1 and self._folder_columns:
             raise DataError(
                 f"The partition folders of {self.settings.input.path} must have the same columns everywhere; "
                 f"got {', '.join('/'.join(shape) or 'none' for shape in sorted(shapes))}."
@@ -186,15 +211,61 @@ class KeyedInput:
         rows = sorted(found.toArrow().to_pylist(), key=lambda row: str(row[KEY]))
         if any(row[KEY] is None for row in rows):
             raise DataError(f"Column {self.key_col} must have no nulls to be the key. Fill them, or set input.where.")
-        return {row[KEY]: Part([row["rows"], row["mark"]], (), row["rows"]) for row in rows}
+        return {
+            row[KEY]: Part({"input": self.selection, "rows": row["rows"], "hash": row["mark"]}, (), row["rows"])
+            for row in rows
+        }
+
+    # --- the settings ------------------------------------------------------------------------------------------------
+
+    @property
+    def _place(self) -> str:
+        wanted = self.settings.input
+        return str(wanted.path or wanted.table or wanted.query or wanted.format)
+
+    @cached_property
+    def selection(self) -> str:
+        """A digest of the settings that decide which rows and values the files or the table give."""
+        wanted = self.settings.input
+        options = {
+            name.lower(): text
+            for name, text in wanted.options.items()
+            if name.lower() not in _OF_LISTING and not _NOT_OF_ROWS.search(name)
+        }
+        parts = [wanted.where, wanted.select, wanted.format, wanted.schema, sorted(options.items()), wanted.id_col]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def check_input(settings: Settings) -> None:
+    """Raise SettingError if the input, by its settings alone, cannot be followed from run to run."""
+    _refuse_one_partition(settings.input)
+    if settings.update.key_col is None or settings.update.version_col is not None:
+        for text in (settings.input.where or "", *settings.input.select):
+            if _OF_THE_MOMENT.search(text):
+                raise SettingError(
+                    f"`input.where` and `input.select` must give the same rows in every run; got {text!r}. A key is "
+                    "read again only if it changes. Use update.until or update.window for keys up to a date."
+                )
+
+
+def _refuse_one_partition(wanted: InputSettings) -> None:
+    """Each run would take all other partitions for removed ones, and remove them from the store."""
+    segments = [segment for segment in path_within(wanted.path or "").split("/") if segment]
+    while segments and not _SEGMENT.fullmatch(segments[-1]) and re.search(r"[*?\[{.]", segments[-1]):
+        segments.pop()  # files, or a pattern of them
+    found = _SEGMENT.fullmatch(segments[-1]) if segments else None
+    if found is None:
+        return
+    folder = str(wanted.path).partition(f"/{segments[-1]}")[0]
+    key = "KEYS" if _PATTERN.search(found[2]) else found[2]
+    raise SettingError(
+        f"`input.path` must be the folder of all partitions; got the partition {segments[-1]} in {wanted.path!r}: the "
+        f"others would be removed from the store. Set input.path={folder}, and update.keys={key} to read one partition "
+        f"or update.until={key} to read all up to it."
+    )
 
 
 def _segment(name: str) -> Column:
     """The part of a key from a partition column, as `KeyedInput._key_of` takes it from the name of a folder."""
     value = F.coalesce(F.col(quoted(name)), F.lit(NO_VALUE))
     return F.concat(F.lit(f"{name}="), F.replace(value, F.lit("/"), F.lit(_SLASH)))
-
-
-def natural_order(key: str) -> list[Any]:
-    """Return a sort key that puts batch-9 before batch-10; dates are in the usual order."""
-    return [(0, int(text), "") if text.isdigit() else (1, 0, text) for text in re.findall(r"\d+|\D+", key)]

@@ -70,25 +70,31 @@ class PendingLabels:
         self._model = model
         self._settings = settings
         self._output = output
+        self.unlabelled: list[str] = []
+        """Keys that were to be labelled, but that the input no longer has."""
 
     def write(self, pending: Sequence[str], gone: Sequence[str]) -> dict[str, Any]:
         """Write the labels of the keys `pending`, remove those of the keys `gone`; return values for the record."""
         # A key that the input no longer has, but the store keeps (vanished = "keep"), has no rows to label.
         here = [key for key in pending if key in self._data.parts]
-        full = [key for key in here if self._store.info(key)["rows"]]
-        empty = [*gone, *sorted(set(here) - set(full))]
+        self.unlabelled = sorted(set(pending) - set(here))
+        # Whether a key that has left the store has good rows is not known.
+        left = [key for key in here if key not in self._store]
+        full = [key for key in here if key in left or self._store.info(key)["rows"]]
+        removed = [*gone, *left, *sorted(set(here) - set(full))]
         # Spark overwrites the folders of keys with rows. Those of keys without rows have to be removed.
-        remove_partitions(self._data.spark, self._output, [self._data.partition_of(key) for key in empty])
-        if not full:
-            return {}
+        remove_partitions(self._data.spark, self._output, [self._data.partition_of(key) for key in removed])
         if self._settings.input.bad_rows == "quarantine":
-            self._write_quarantine(full, [*gone, *here])
-        return self._write_labels(full)
+            self._write_quarantine(here, [*gone, *here])
+        values = self._write_labels(full) if full else {}
+        return {**values, "unlabelled": self.unlabelled}
 
     def _write_quarantine(self, keys: list[str], replaced: list[str]) -> None:
         path, partition_by = str(self._settings.input.quarantine_path), self._output.partition_by
         quarantine = OutputSettings(path=path, partition_by=partition_by)
         remove_partitions(self._data.spark, quarantine, [self._data.partition_of(key) for key in replaced])
+        if not keys:
+            return
         bad = quarantined_rows(self._data.rows_of(keys), self._data.data.layout, self._model).drop(KEY)
         bad.write.mode("append").partitionBy(*partition_by).parquet(path)
 

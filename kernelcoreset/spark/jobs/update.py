@@ -12,19 +12,22 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.paths import extend_path
 from kernelcoreset.jobs import store_model
-from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.record import RunRecord, log
+from kernelcoreset.jobs.settings.key_ranges import natural_order
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark.columns import refuse_bad_rows
-from kernelcoreset.spark.jobs.coreset import kernel_of_input, leaf_settings_of
-from kernelcoreset.spark.jobs.keys import KeyedInput, natural_order
+from kernelcoreset.spark.jobs.coreset import kernel_of_input, kernel_of_rows, leaf_settings_of
+from kernelcoreset.spark.jobs.keys import KeyedInput, check_input
 from kernelcoreset.spark.jobs.pending import PendingLabels, keyed_output
 from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spark.keyed_leaves import KeyLeaf, collect_keys, leaves_by_files, leaves_by_spark
 from kernelcoreset.spark.leaves import LeafSettings
 from kernelcoreset.spark.merge import DRIVER_BUDGET
+from kernelcoreset.spark.sample import random_order
 from kernelcoreset.spark.scan import RowGroups
 from kernelcoreset.store.store import CoresetStore, LeafUpdate
 
@@ -40,6 +43,8 @@ class UpdateState(store_model.JobState):
     """Keys whose labels are to be written."""
     gone: list[str] = field(default_factory=list)
     """Keys whose labels are to be removed."""
+    root: str | None = None
+    """The folder of the input, if keys are folders or files."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +59,14 @@ class Changes:
 
 def run(settings: Settings, record: RunRecord) -> None:
     """Bring store, model and labels up to date with the input; do nothing if they are."""
+    check_input(settings)
     with open_session(settings, record.stage("session")) as spark:
         Update(spark, settings, record).run()
 
 
 def plan(settings: Settings) -> dict[str, Any]:
     """Return what a run would do, without doing it."""
+    check_input(settings)
     with open_session(settings) as spark:
         found = Update(spark, settings, RunRecord(JOB, settings, settings.record_path()))
         changes = found.compare()
@@ -76,20 +83,33 @@ class Update:
             self._store = store_model.find_store(settings, JOB)
             self._state = UpdateState.of(self._store)
             self.input = KeyedInput(spark, settings)
-            self.wanted_keys = newest(self.input.parts, settings.update.window)
+            keys = [] if self._store is None else self._store.keys()
+            self._known = {key: self.store.info(key) for key in keys}
+            self._refuse_other_folder()
+            self.wanted_keys = self._find_wanted_keys()
             self.output = keyed_output(self.input, settings, is_first_run=self._state.run == 0)
 
     @property
     def store(self) -> CoresetStore:
         """The store; the first run creates it."""
         if self._store is None:
-            self._store = store_model.make_store(self.settings, kernel_of_input(self.input.data, self.settings))
+            data, settings = self.input.data, self.settings
+            if settings.update.scope.is_limited:
+                rows = self.input.rows_of(self.wanted_keys)
+                order = random_order(settings.coreset.seed, by_file=False)
+                kernel = kernel_of_rows(rows, data.sized_layout, settings, order)
+            else:
+                kernel = kernel_of_input(data, settings)
+            self._store = store_model.make_store(settings, kernel)
         return self._store
 
     def run(self) -> None:
         """Do what is left to do, step by step; each step ends with a commit."""
         changes = self.compare()
         self.record.add(keys={name: len(keys) for name, keys in asdict(changes).items()}, changes=asdict(changes))
+        others = [key for key in changes.changed if _selection(self._known[key]["tag"]) != self.input.selection]
+        if others:
+            log.warning("The input is selected otherwise than in the run before: %d keys are read again.", len(others))
         has_new_leaves = self._update_leaves(changes)
         model, is_new_model = self._update_model()
         has_new_labels = self._update_labels(model)
@@ -97,18 +117,48 @@ class Update:
         self.record.add(outcome="updated" if is_updated else "nothing to do")
 
     def compare(self) -> Changes:
-        """Return how the input differs from the store."""
-        store = self._store
-        known = {} if store is None else {key: store.info(key)["tag"] for key in store.keys()}  # noqa: SIM118
-        parts = self.input.parts
-        out_of_window = [key for key in known if key in parts and key not in self.wanted_keys]
-        vanished = [key for key in known if key not in parts]
+        """Return how the input differs from the store, as far as the run is about it."""
+        parts, known = self.input.parts, self._known
+        of_run = self.settings.update.scope.within(known)
+        vanished = [key for key in of_run if key not in parts]
         return Changes(
             new=[key for key in self.wanted_keys if key not in known],
-            changed=[key for key in self.wanted_keys if key in known and known[key] != parts[key].tag],
+            changed=[key for key in self.wanted_keys if key in known and known[key]["tag"] != parts[key].tag],
             vanished=vanished if self.settings.update.vanished == "expire" else [],
-            left_window=out_of_window,
+            left_window=[key for key in of_run if key in parts and key not in self.wanted_keys],
         )
+
+    def _find_wanted_keys(self) -> list[str]:
+        """The keys of the input that the store is to have, as far as the run is about them."""
+        scope, update = self.settings.update.scope, self.settings.update
+        here = scope.within(self.input.parts)
+        if not here and not scope.within(self._known):
+            ordered = newest(self.input.parts, None)
+            raise DataError(
+                f"No key of the input is within update.keys = {list(update.keys)} and update.until = {update.until!r}. "
+                f"Its keys go from {ordered[0]!r} to {ordered[-1]!r}."
+            )
+        if update.keys:  # asked for by name: no window applies
+            return newest(here, None)
+        # Keys after `until` that the store has already count for the window, so that the order of the runs does not.
+        later = set(self._known) - set(scope.within(self._known))
+        return [key for key in newest([*here, *later], update.window) if key not in later]
+
+    def _refuse_other_folder(self) -> None:
+        """Files of another folder must not replace those of the same name, unless they are the same files, moved."""
+        before, now = self._state.root, self.input.root
+        if None in (before, now) or before == now:
+            return
+        parts = self.input.parts
+        for key, info in self._known.items():
+            is_missing = key not in parts and self.settings.update.vanished == "expire"
+            if is_missing or (key in parts and _sizes(info["tag"]) != _sizes(parts[key].tag)):
+                raise SettingError(
+                    f"The store at {self.settings.store.path} follows the files in {before}; `input.path` is "
+                    f"{self.settings.input.path!r}, where {key!r} is not the same. Each run needs the folder of all "
+                    "keys: change input.path back (update.keys and update.until select keys in it), or set another "
+                    "store.path."
+                )
 
     # --- step 1: leaves ----------------------------------------------------------------------------------------------
 
@@ -120,17 +170,33 @@ class Update:
         with self.record.stage("leaves"):
             found = self._leaf_settings()
             rows = bad = 0
-            for wave in self._waves(keys, found):
-                leaves = self._build(wave, found)
+            emptied: list[str] = []
+            # Expired keys are removed with the first wave; nearly always it is the only one.
+            waves = list(self._waves(keys, found)) or [[]]
+            for wave in waves:
+                leaves = self._build(wave, found) if wave else {}
                 rows += sum(leaf.rows for leaf in leaves.values())
                 bad += sum(leaf.bad.rows for leaf in leaves.values())
-                # Expired keys are removed with the first wave; nearly always it is the only one.
+                emptied += [key for key in wave if not leaves[key].rows and self._known.get(key, {}).get("rows")]
+                if wave is waves[-1]:
+                    self._refuse_empty_store(leaves, expired)
                 self._commit_leaves(leaves, expired, changes)
                 expired = []
-            if expired:
-                self._commit_leaves({}, expired, changes)
-        self.record.add(rows=rows, bad_rows=bad)
+        self.record.add(rows=rows, bad_rows=bad, emptied=emptied)
+        if emptied:
+            log.warning("%d keys had rows and now have none; their labels are removed: %s", len(emptied), _few(emptied))
         return True
+
+    def _refuse_empty_store(self, leaves: dict[str, KeyLeaf], expired: list[str]) -> None:
+        gone = {*leaves, *expired}
+        if any(leaf.coreset for leaf in leaves.values()):
+            return
+        if not any(self.store.info(key)["points"] for key in self.store.keys() if key not in gone):  # noqa: SIM118
+            where = self.settings.input.where
+            raise DataError(
+                "No row would be left: there is nothing to cluster, and the store stays as it was. Check the input"
+                + ("." if where is None else f", and input.where = {where!r}.")
+            )
 
     def _leaf_settings(self) -> LeafSettings:
         return leaf_settings_of(self.settings, self.store.kernel, self.input.data.sized_layout)
@@ -182,8 +248,9 @@ class Update:
         }
         relabel = set() if self.settings.update.label == "none" else set(put)
         gone = {*state.gone, *(set(expired) & set(changes.vanished))} - set(put)
-        pending = ({*state.pending, *relabel}) - set(expired)
-        state = replace(state, fit=None, pending=sorted(pending), gone=sorted(gone))
+        # A key that leaves the window before its labels were written still gets them.
+        pending = {*state.pending, *relabel} - set(changes.vanished)
+        state = replace(state, fit=None, pending=sorted(pending), gone=sorted(gone), root=self.input.root)
         self._commit(state, put=put, expire=expired)
 
     def _commit(self, state: UpdateState, **change: Any) -> None:
@@ -239,6 +306,12 @@ class Update:
             with self.record.stage("label"):
                 values = labels.write(state.pending, state.gone)
             self.record.add(**values)
+            if labels.unlabelled:
+                log.warning(
+                    "%d keys get no labels, because the input no longer has their rows: %s",
+                    len(labels.unlabelled),
+                    _few(labels.unlabelled),
+                )
         self._commit(replace(state, pending=[], gone=[]))
         self.record.add(store_version=self.store.version)
         return True
@@ -248,3 +321,18 @@ def newest(keys: Iterable[str], window: int | None) -> list[str]:
     """Return the newest keys, or all without a window. Numbers within a key are compared as numbers."""
     ordered = sorted(keys, key=natural_order)
     return ordered if window is None else ordered[-window:]
+
+
+def _selection(tag: Any) -> str | None:
+    """Which rows and columns a key was built from; None in stores of version 0.1, which do not say."""
+    return tag["input"] if isinstance(tag, dict) else None
+
+
+def _sizes(tag: Any) -> list[Any]:
+    """Names and sizes of the files of a key."""
+    files = tag["files"] if isinstance(tag, dict) else tag  # a list in stores of version 0.1
+    return [file[:2] for file in files]
+
+
+def _few(keys: list[str]) -> str:
+    return ", ".join(keys[:5]) + (", ..." if len(keys) > 5 else "")
