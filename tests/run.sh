@@ -3,6 +3,7 @@
 #
 #   ./tests/run.sh                          everything
 #   ./tests/run.sh tests/unit -k kernel     arguments go to pytest
+#   ./tests/run.sh --services               only the tests with real servers (tests/services); installs what they need
 #   ./tests/run.sh --versions               a short suite with other versions of the dependencies; writes docs/versions.md
 #   ./tests/run.sh --versions lowest        one environment of that alone: lowest, pyspark-4.0, ..., newest
 set -euo pipefail
@@ -16,6 +17,12 @@ export NUMBA_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 if [ "${1:-}" = --versions ]; then
   shift
   exec .venv/bin/python tests/versions.py "$@"
+fi
+
+if [ "${1:-}" = --services ]; then
+  shift
+  prepare_environment services
+  exec .venv/bin/python -m pytest --durations=15 tests/services "$@"
 fi
 
 # numba's cache on disk does not notice a change in a file that another compiled file calls: start without one.

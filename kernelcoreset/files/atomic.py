@@ -6,7 +6,6 @@ An object store shows a file only when it is complete, so there a file is writte
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import uuid
@@ -16,7 +15,6 @@ from pathlib import Path
 
 from pyarrow import fs
 
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES, errno.EMLINK}
 _TEMPORARY = ".tmp"
 
 
@@ -50,40 +48,12 @@ def write_file(system: fs.FileSystem, path: str, content: bytes, *, durable: boo
         with system.open_output_stream(path, compression=None) as stream:
             stream.write(content)
         return
-    temporary = _write_beside(path, content, durable)
+    temporary = write_beside(path, content, durable)
     try:
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
-
-
-def create_file(system: fs.FileSystem, path: str, content: bytes) -> bool:
-    """Write a new file; return False, and write nothing, if the name is taken.
-
-    If two processes try at once on a local disk, exactly one succeeds. Disks without hard links, and object stores
-    through pyarrow, have no such operation. There the second process notices the first only if that had finished; if
-    both write at the same time, the one whose content was overwritten notices it by reading the file again.
-    """
-    if is_local(system):
-        temporary = _write_beside(path, content, durable=True)
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-        else:
-            sync_folder(system, path.rpartition("/")[0])
-            return True
-        finally:
-            os.unlink(temporary)
-    if system.get_file_info(path).type != fs.FileType.NotFound:
-        return False
-    write_file(system, path, content)
-    sync_folder(system, path.rpartition("/")[0])
-    return read_file(system, path) == content
 
 
 def sync_folder(system: fs.FileSystem, path: str) -> None:
@@ -105,7 +75,7 @@ def write_folder(system: fs.FileSystem, path: str, files: Mapping[str, bytes]) -
     if is_local(system):
         with new_folder(Path(path)) as fresh:
             for name, content in files.items():
-                _write_synced(str(fresh / name), content)
+                write_synced(str(fresh / name), content)
         return
     if system.get_file_info(path).type != fs.FileType.NotFound:
         system.delete_dir(path)
@@ -121,7 +91,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     replacement there is no folder of that name; a process that is killed there leaves the old one beside it, as
     `.name.` and a random part.
     """
-    fresh, old = _hidden_name(folder), _hidden_name(folder)
+    fresh, old = hidden_name(folder), hidden_name(folder)
     try:
         yield fresh
         was_there = folder.exists()
@@ -153,19 +123,20 @@ def is_temporary(name: str) -> bool:
     return name.endswith(_TEMPORARY)
 
 
-def _hidden_name(path: Path) -> Path:
-    """A free name in the same folder. Spark and this package skip names that start with a dot."""
+def hidden_name(path: Path) -> Path:
+    """Return a free name in the same folder. Spark and this package skip names that start with a dot."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
 
 
-def _write_beside(path: str, content: bytes, durable: bool) -> str:
+def write_beside(path: str, content: bytes, durable: bool) -> str:
     """Write a file under a temporary name in the folder of `path`, and return that name."""
-    temporary = f"{_hidden_name(Path(path))}{_TEMPORARY}"
-    _write_synced(temporary, content, durable)
+    temporary = f"{hidden_name(Path(path))}{_TEMPORARY}"
+    write_synced(temporary, content, durable)
     return temporary
 
 
-def _write_synced(path: str, content: bytes, durable: bool = True) -> None:
+def write_synced(path: str, content: bytes, durable: bool = True) -> None:
+    """Write a new local file and bring it to the disk; folders above it are created."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "xb") as file:
         file.write(content)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cached_property
 from os import PathLike
 
 from pyarrow import fs
 
-from kernelcoreset.files.atomic import create_file, read_file, remove_file, sync_folder, write_file
+from kernelcoreset.files.atomic import is_local, read_file, remove_file, sync_folder, write_file
+from kernelcoreset.files.create import Creation, creation_in
+from kernelcoreset.files.exclusive import is_unfinished
 from kernelcoreset.files.paths import open_path
 
 
@@ -50,8 +53,24 @@ class Folder:
         write_file(self.system, self._place(name), content, durable=durable)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a new file; return False, and write nothing, if the name is taken. See `create_file`."""
-        return create_file(self.system, self._place(name), content)
+        """Write a new file; return False, and write nothing, if the name is taken.
+
+        If two processes try at once, exactly one succeeds, by the way that `guarantee` names.
+        """
+        return self._creation.create(self._place(name), content)
+
+    @property
+    def guarantee(self) -> str:
+        """How `create` keeps two processes apart here; it is tried once. See `kernelcoreset.files.create`."""
+        return self._creation.guarantee
+
+    @cached_property
+    def _creation(self) -> Creation:
+        return creation_in(self.system, self.path)
+
+    def is_unfinished(self, name: str) -> bool:
+        """Whether `create` has not finished a file yet, or a crash left it so: then it counts as not there."""
+        return is_local(self.system) and is_unfinished(self._place(name))
 
     def sync(self, under: str = "") -> None:
         """Bring the names in a subfolder to the disk, as `write` does with the content."""

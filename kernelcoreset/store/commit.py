@@ -1,7 +1,8 @@
 """The commit of a change: a new version of a store, made by creating the manifest with the next number.
 
 Writers do not lock. Each works out its change for the version it has seen, and creates the next manifest only if nobody
-else has. A writer that comes second tries again on top of the new version, unless both changed the same thing.
+else has. A writer that comes second tries again on top of the new version, unless both changed the same thing. How a
+file is created by exactly one of two writers depends on the file system: `files/create.py`.
 """
 
 from __future__ import annotations
@@ -78,14 +79,15 @@ def commit(folder: Folder, manifest: Manifest) -> bool:
     if not folder.create(manifest_name(manifest.version), manifest.to_bytes()):
         return False
     present = versions(folder)
-    if manifest.version <= max(present) - KEPT:
+    last = max(present, default=manifest.version)
+    if manifest.version <= last - KEPT:
         # Others may have made and removed this very version while this process was paused: who was first is unknown.
         raise ConflictError(
-            f"The store at {folder.path} went from version {manifest.version - 1} to {max(present)} during one change. "
+            f"The store at {folder.path} went from version {manifest.version - 1} to {last} during one change. "
             "Open it again, check whether the change is there, and make it again if not."
         )
     for version in present:
-        if version <= max(present) - KEPT:
+        if version <= last - KEPT:
             folder.remove(manifest_name(version))
     return True
 

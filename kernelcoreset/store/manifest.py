@@ -12,6 +12,7 @@ from typing import Any
 
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.files.documents import Fields, parse_json
+from kernelcoreset.files.exclusive import intended
 from kernelcoreset.files.folder import Folder
 
 _FORMAT_VERSION = 1
@@ -91,12 +92,12 @@ def plain(value: Any, name: str) -> Any:
 
 
 def versions(folder: Folder) -> dict[int, datetime]:
-    """Return the versions that have a manifest, oldest first, with the time of each."""
-    found = {}
-    for name, changed in folder.names().items():
-        match = _NAME.fullmatch(name)
-        if match:
-            found[int(match[1])] = changed
+    """Return the versions that have a finished manifest, oldest first, with the time of each."""
+    names = folder.names()
+    for name in {intended(name) for name in names}:
+        if name in names and folder.is_unfinished(name):
+            del names[name]
+    found = {int(match[1]): changed for name, changed in names.items() if (match := _NAME.fullmatch(name))}
     return dict(sorted(found.items()))
 
 
@@ -110,15 +111,25 @@ def newest(folder: Folder) -> Manifest | None:
 
 
 def load(folder: Folder, version: int) -> Manifest | None:
-    """Return the manifest of a version, None if it was removed."""
+    """Return the manifest of a version, None if it was removed or its writer has not finished it."""
     name = manifest_name(version)
-    try:
-        content = folder.read(name)
-    except FileNotFoundError:
-        return None
-    manifest = Manifest.from_bytes(content, f"{folder.path}/{name}")
+    path = f"{folder.path}/{name}"
+    content = None
+    while True:
+        try:
+            before, content = content, folder.read(name)
+        except FileNotFoundError:
+            return None
+        try:
+            manifest = Manifest.from_bytes(content, path)
+            break
+        except FormatError:
+            if folder.is_unfinished(name):
+                return None
+            if content == before:  # else its writer finished it a moment ago
+                raise
     if manifest.version != version:
-        raise FormatError(_damaged(f"{folder.path}/{name}"))
+        raise FormatError(_damaged(path))
     return manifest
 
 

@@ -181,6 +181,14 @@ class CoresetStore:
         """The caller's own plain data, as given to `change` the last time."""
         return dict(plain(self._manifest.state, "state"))
 
+    @property
+    def guarantee(self) -> str:
+        """How commits of several writers are kept apart where the store is.
+
+        "hard link" or "exclusive create" in a local folder, "conditional put" in an object store, "claim" elsewhere.
+        """
+        return self._folder.guarantee
+
     def keys(self) -> list[str]:
         """Return the keys, sorted."""
         return sorted(self._manifest.leaves)

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.files.atomic import is_temporary
+from kernelcoreset.files.exclusive import intended
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.store.leaves import LEAVES
 from kernelcoreset.store.manifest import load, manifest_name, versions
@@ -34,6 +35,12 @@ def _unused_files(folder: Folder, recipe: Recipe, older_than: float) -> list[str
     unused = [manifest_name(version) for version in outdated]
     for under in ("", LEAVES, NODES):
         for name, changed in folder.names(under).items():
-            if name not in named and changed <= limit and (under or is_temporary(name)):
+            if name not in named and changed <= limit and (under or is_temporary(name) or _is_done(folder, name)):
                 unused.append(name)
     return unused
+
+
+def _is_done(folder: Folder, name: str) -> bool:
+    """Whether a file is what a crash left of a commit that was finished, or never begun."""
+    target = intended(name)
+    return target is not None and not folder.is_unfinished(target)

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import kernelcoreset as kc
+from tests.faults import commit_cases
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -16,6 +18,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 import numpy as np
+import pytest
 import kernelcoreset as kc
 path, name, keys, shared = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 store = kc.CoresetStore.open(path)
@@ -51,11 +54,18 @@ def output_of(process):
     return out
 
 
-def test_killed_at_every_write_the_store_ends_the_same(tmp_path):
-    found = json.loads(output_of(run("-m", "tests.faults.store_script", tmp_path)))
+@pytest.mark.parametrize("links", ["links", "no-links"])
+def test_killed_at_every_write_the_store_ends_the_same(tmp_path, links):
+    found = json.loads(output_of(run("-m", "tests.faults.store_script", tmp_path, links)))
     assert found["differing"] == []
     # Six manifests and seven leaves, each with several writes, besides nodes and what vacuum removes.
     assert found["steps"] > 100
+
+
+@pytest.mark.parametrize(("guarantee", "links"), [("hard link", True), ("exclusive create", False)])
+def test_no_acknowledged_commit_is_lost(tmp_path, guarantee, links):
+    tally = commit_cases.write_at_once(f"{tmp_path}/store", 100, guarantee, links=links)
+    assert (tally.cases, tally.done_right, tally.lost) == (100, 100, 0)
 
 
 def test_two_processes_write_at_once(tmp_path):

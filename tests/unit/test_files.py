@@ -61,7 +61,9 @@ def test_addresses_that_spark_reports_are_encoded():
     assert paths.decoded_path("hdfs://host/data/a.parquet") is None
 
 
-@pytest.mark.parametrize("opened", [paths.open_path, Folder, kc.CoresetStore.open, load, settings])
+@pytest.mark.parametrize(
+    "opened", [paths.open_path, Folder, kc.Coreset.read_parquet, kc.CoresetStore.open, load, settings]
+)
 @pytest.mark.parametrize(
     ("path", "message"),
     [

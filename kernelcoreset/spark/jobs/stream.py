@@ -89,7 +89,10 @@ def follow(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
     )
     if store is not None:
         record.add(
-            kernel=repr(store.kernel), model=extend_path(store.path, f"/{state.model}"), store_keys=len(store.keys())
+            kernel=repr(store.kernel),
+            model=extend_path(store.path, f"/{state.model}"),
+            store_keys=len(store.keys()),
+            store_commit=store.guarantee,
         )
 
 

@@ -297,7 +297,10 @@ class Update:
     def _update_labels(self, model: KernelKMeansModel) -> bool:
         state = self._state
         self.record.add(
-            run=state.run, model=extend_path(self.store.path, f"/{state.model}"), store_version=self.store.version
+            run=state.run,
+            model=extend_path(self.store.path, f"/{state.model}"),
+            store_version=self.store.version,
+            store_commit=self.store.guarantee,
         )
         if not state.pending and not state.gone:
             return False

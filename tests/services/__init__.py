@@ -1,0 +1,1 @@
+"""Tests with real servers, which `./tests/run.sh --services` runs."""
