@@ -15,6 +15,13 @@ from kernelcoreset.errors import DataError, SettingError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.integer[Any]]
+
+LEAST_SPREAD = 1e-152
+"""Points must differ by this much, or be equal: squares of smaller differences have no digits left in float64."""
+
+_LEAST_WEIGHT = 1e-100  # the largest weight is scaled to about 1 if it is smaller than this or larger than the inverse
+_LEAST_SHARE = 1e-140
+_EXACT = 2**53  # every whole number up to this one is a float64
 _MOST_SHOWN = 200
 
 
@@ -51,12 +58,14 @@ def check_at_least(name: str, value: Any, least: float, remedy: str = "") -> flo
     return number
 
 
-def check_count(name: str, value: Any, least: int = 1, remedy: str = "") -> int:
-    """Return `value` as an int if it is a whole number of at least `least`."""
+def check_count(name: str, value: Any, least: int = 1, remedy: str = "", *, most: int | None = None) -> int:
+    """Return `value` as an int if it is a whole number of at least `least` and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise SettingError(f"`{name}` must be a whole number; got {shown(value)} ({type(value).__name__}).")
     if value < least:
         raise SettingError(f"`{name}` must be at least {least}; got {shown(value)}. {remedy}".rstrip())
+    if most is not None and int(value) > most:
+        raise SettingError(f"`{name}` must be at most {most:,}; got {shown(value)}. {remedy}".rstrip())
     return int(value)
 
 
@@ -121,8 +130,9 @@ def check_points(points: ArrayLike, name: str = "points", *, allow_empty: bool =
     """Return `points` as a finite float64 array of shape (n, d), n >= 1, d >= 1. Never changes its input.
 
     Accepts read-only, Fortran-ordered, float32, integer and non-contiguous arrays. float64 arrays are not copied.
+    Whole numbers must be exact in float64.
     """
-    array = as_numeric(points, name)
+    array = as_numeric(points, name, exact=True)
     if array.ndim != 2:
         hint = (
             " One column is `points.reshape(-1, 1)`; one point is `points.reshape(1, -1)`." if array.ndim == 1 else ""
@@ -167,10 +177,34 @@ def check_weights(weights: ArrayLike | None, n: int, name: str = "weights", *, a
     return np.require(array, requirements=["C", "W"])  # the layout that the loops are compiled for
 
 
+def scaled_weights(weights: Floats) -> tuple[Floats, float]:
+    """Return weights whose squares fit in float64, and the power of two they were divided by, 1 for ordinary weights.
+
+    A weight below 1e-140 of the largest counts as that much: it changes no sum. Zeros stay zeros. Assumes validated
+    weights, not all 0.
+
+    Examples
+    --------
+    >>> scaled_weights(np.array([1.0, 2.0]))
+    (array([1., 2.]), 1.0)
+    >>> scaled_weights(np.array([2.0**-1000, 0.0]))[0]
+    array([1., 0.])
+    """
+    largest = float(weights.max())
+    unit = 1.0 if _LEAST_WEIGHT < largest < 1.0 / _LEAST_WEIGHT else math.ldexp(1.0, math.frexp(largest)[1] - 1)
+    if unit != 1.0:
+        weights = weights / unit
+    least = _LEAST_SHARE * largest / unit
+    if float(weights.min()) < least:
+        weights = np.where((weights > 0.0) & (weights < least), least, weights)
+    return weights, unit
+
+
 def check_ids(ids: ArrayLike | None, n: int) -> NDArray[Any] | None:
     """Return ids of shape (n,), integers, strings or bytes, or None if there are none."""
     if ids is None:
         return None
+    _refuse_masked(ids, "ids")
     array = np.asarray(ids)
     if array.shape != (n,):
         raise DataError(f"`ids` must have shape ({n},), one id per point; got shape {array.shape}.")
@@ -193,11 +227,54 @@ def check_factor(key: str, factor: Any) -> float:
     """Return the factor by which a key's weights are multiplied, if it is a finite number of at least 0."""
     try:
         number = float(factor)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and number >= 0.0):
         raise SettingError(f"`weight_of` must give a finite number of at least 0; got {factor!r} for {key!r}.")
     return number
+
+
+def check_spread(points: Floats, name: str = "points") -> None:
+    """Raise DataError if the points differ, but by so little that the squares of the differences underflow.
+
+    Assumes finite points of shape (n, d).
+    """
+    ranges = np.ptp(points, axis=0)
+    column = int(np.argmax(ranges))
+    if 0.0 < ranges[column] < LEAST_SPREAD:
+        raise DataError(
+            f"`{name}` must differ by at least {LEAST_SPREAD:g} in some column, or squared distances underflow; "
+            f"column {column}, the widest, ranges over {ranges[column]:g}. Multiply all columns by a constant."
+        )
+
+
+def coarse_columns(points: Floats) -> list[int]:
+    """Return the columns where float64 is too coarse for the data: an offset leaves a few steps, or none, of digits.
+
+    A column counts if it spans fewer than 100 steps of float64, or is constant where these steps are larger than 1; but
+    not if these steps are tiny beside the range of another column.
+
+    Examples
+    --------
+    >>> coarse_columns(np.array([[0.0, 1e17], [1.0, 1e17 + 32.0]]))
+    [1]
+    """
+    low, high = points.min(axis=0), points.max(axis=0)
+    steps = np.spacing(np.maximum(np.abs(low), np.abs(high)))
+    coarse = np.where(high > low, high - low < 100.0 * steps, steps > 1.0)
+    return np.flatnonzero(coarse & (steps > 1e-8 * (high - low).max())).tolist()
+
+
+def describe_coarse_columns(points: Floats, columns: Sequence[int]) -> str:
+    """Return the sentences that name columns where float64 is too coarse, with the remedy."""
+    first = columns[0]
+    value = float(points[np.argmax(np.abs(points[:, first])), first])
+    others = f" (so do columns {', '.join(map(str, columns[1:]))})" if len(columns) > 1 else ""
+    return (
+        f"Column {first} holds numbers of about {value:g}, where float64 goes in steps of {np.spacing(abs(value)):g}, "
+        f"and spans fewer than 100 such steps{others}. Subtract an offset, such as the smallest value, from the "
+        "column before it becomes float64."
+    )
 
 
 def _number(name: str, value: Any, rule: str) -> float:
@@ -209,8 +286,12 @@ def _number(name: str, value: Any, rule: str) -> float:
         raise SettingError(f"`{name}` must be {rule}; got {shown(value)}, which no float can hold.") from None
 
 
-def as_numeric(values: ArrayLike, name: str) -> Floats:
-    """Return `values` of any shape as float64, without a copy if they are already; refuse ragged and other input."""
+def as_numeric(values: ArrayLike, name: str, *, exact: bool = False) -> Floats:
+    """Return `values` of any shape as float64, without a copy if they are already; refuse ragged and other input.
+
+    With `exact`, whole numbers that float64 would round are refused.
+    """
+    _refuse_masked(values, name)
     try:
         array = np.asarray(values)
     except ValueError as error:  # numpy's message for lists of different lengths
@@ -222,12 +303,55 @@ def as_numeric(values: ArrayLike, name: str) -> Floats:
             # Decimals and numbers stored as objects are fine. None becomes NaN, which is reported with its row later.
             if array.dtype.kind != "O":
                 raise TypeError
-            array = array.astype(np.float64)
+            converted = array.astype(np.float64)
+        except OverflowError:
+            raise DataError(
+                f"`{name}` must fit in float64; got a whole number above 1e308. Divide the column by a constant."
+            ) from None
         except (TypeError, ValueError):
             raise DataError(
                 f"`{name}` must be numbers; got dtype {array.dtype}. Encode text and dates as numbers first."
             ) from None
-    return np.asarray(array, dtype=np.float64)
+        if exact:
+            whole = [isinstance(v, int) and abs(v) > _EXACT and int(float(v)) != v for v in array.ravel().tolist()]
+            _refuse_rounded(array, np.array(whole, dtype=bool).reshape(array.shape), name)
+        return converted
+    is_long = array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size > 0
+    if exact and is_long and (array.max() > _EXACT or array.min() < -_EXACT):
+        _refuse_rounded(array, _is_rounded(array), name)
+    with np.errstate(over="ignore"):  # a longdouble beyond float64 becomes infinity, which is reported with its row
+        return np.asarray(array, dtype=np.float64)
+
+
+def _is_rounded(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether float64 rounds a 64-bit whole number: whether it has more than 53 bits after its trailing zeros go."""
+    size = np.where(array < 0, 0 - array.astype(np.uint64), array.astype(np.uint64))
+    lowest = np.maximum(size & (np.uint64(0) - size), np.uint64(1))
+    rounded: NDArray[np.bool_] = size // lowest > np.uint64(_EXACT)
+    return rounded
+
+
+def _refuse_rounded(array: NDArray[Any], rounded: NDArray[np.bool_], name: str) -> None:
+    """Raise DataError for whole numbers that float64 would round, and name the first."""
+    if rounded.any():
+        place = np.unravel_index(int(np.argmax(rounded)), array.shape)
+        at = ", ".join(f"{word} {int(i)}" for word, i in zip(("row", "column"), place, strict=False))
+        raise DataError(
+            f"`{name}` must be exact in float64, which rounds whole numbers beyond 2^53; got {int(rounded.sum())} that "
+            f"it rounds, the first at {at}: {array[place]}. Subtract an offset, such as the smallest value, from the "
+            "column, or convert it to float64 if rounding does no harm."
+        )
+
+
+def _refuse_masked(values: Any, name: str) -> None:
+    """Raise DataError for masked values: numpy would read what is behind the mask."""
+    parts = values if isinstance(values, list | tuple) else [values]
+    masked = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if np.ma.isMaskedArray(part))
+    if masked:
+        raise DataError(
+            f"`{name}` must have no masked values; got {masked}. Fill them with `.filled(...)`, or drop these rows "
+            "with `numpy.ma.compress_rows`."
+        )
 
 
 def _refuse_bad_rows(array: Floats, name: str) -> None:

@@ -18,7 +18,7 @@ from kernelcoreset.checks import (
     check_seed,
     check_weights,
 )
-from kernelcoreset.clustering.problem import Problem, Solution, check_k, prepare
+from kernelcoreset.clustering.problem import Problem, Solution, check_k, check_power, prepare
 from kernelcoreset.clustering.solve import solve_problem
 from kernelcoreset.clustering.weiszfeld import measure_centers
 from kernelcoreset.coresets.coreset import Coreset
@@ -207,6 +207,7 @@ def choose_k(
     z, max_iter = check_at_least("z", z, 1.0), check_count("max_iter", max_iter)
     problem = prepare(coreset, kernel)
     check_k(problem, tried[-1])
+    check_power(problem, z)
     costs, silhouettes, stabilities = [], [], []
     for k in tried:
         best = solve_problem(problem, k, z, n_init, max_iter, np.random.default_rng(seed))

@@ -27,6 +27,7 @@ def descend(
         coefficients /= coefficients.sum(axis=1, keepdims=True)
     else:
         cost, steps, converged = descend_centers(squared, weights, labels, z, max_iter, polish, coefficients)
+    cost *= problem.unit
     if not np.isfinite(cost):
-        raise evaluator_of(problem.kernel).overflow("the clustering cost")
+        raise evaluator_of(problem.kernel).overflow("the clustering cost", problem.cloud.columns)
     return Solution(labels, coefficients, float(cost), int(steps), bool(converged))

@@ -87,7 +87,7 @@ def _search(problem: Problem, k: int, known: Solution, max_nodes: int) -> Soluti
     order = _interleave(squared, weights, known.labels[first])
     squared, weights = np.ascontiguousarray(squared[np.ix_(order, order)]), weights[order]
     best = known.labels[first][order]
-    cost, nodes = _branch_and_bound(squared, weights, k, best, known.cost, max_nodes)
+    cost, nodes = _branch_and_bound(squared, weights, k, best, known.cost / problem.unit, max_nodes)
     if nodes > max_nodes:
         raise SettingError(_too_many(s, k, f"the search did not end within max_nodes={max_nodes:,} partial partitions"))
     on_first = np.empty(s, dtype=np.int32)
@@ -96,7 +96,7 @@ def _search(problem: Problem, k: int, known: Solution, max_nodes: int) -> Soluti
     coefficients = np.zeros((k, len(labels)))
     coefficients[labels, np.arange(len(labels))] = problem.weights
     coefficients /= coefficients.sum(axis=1, keepdims=True)
-    return Solution(labels, coefficients, float(cost), int(nodes), True)
+    return Solution(labels, coefficients, float(cost * problem.unit), int(nodes), True)
 
 
 def _merge_equal(squared: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import check_at_least, check_count, check_seed
 from kernelcoreset.clustering.descent import descend
-from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, prepare
+from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, check_power, prepare
 from kernelcoreset.clustering.starts import spectral_starts
 from kernelcoreset.clustering.swaps import propose_swap
 from kernelcoreset.coresets.coreset import Coreset
@@ -77,6 +77,7 @@ def solve(
     generator = np.random.default_rng(check_seed(seed))
     problem = prepare(coreset, kernel)
     check_k(problem, k)
+    check_power(problem, z)
     labels = None if start is None else _check_start(start, len(coreset), k)
     return solve_problem(problem, k, z, n_init, max_iter, generator, labels)
 

@@ -133,7 +133,7 @@ def center_set_costs(
     cloud, rows = evaluator.cloud(as_columns(points)), evaluator.rows(centers)
     passes.center_set_costs(evaluator.distances, cloud, weights, rows, sets.shape[1], z, costs)
     if not np.isfinite(costs).all():
-        raise evaluator.overflow("the clustering cost")
+        raise evaluator.overflow("the clustering cost", cloud.columns)
     return costs
 
 

@@ -60,7 +60,7 @@ def _sampled_costs(recipe: Recipe, points: Floats, weights: Floats, generator: n
     costs = np.empty((len(points), _CENTER_SETS))
     _set_costs(distances, weights, generator.integers(count, size=(_CENTER_SETS, recipe.k)), costs)
     totals = costs.sum(axis=0)
-    costs *= np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > 0)
+    costs *= np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > np.finfo(np.float64).tiny)
     return costs
 
 

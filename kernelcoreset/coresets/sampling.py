@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcoreset.checks import Floats
+from kernelcoreset.checks import Floats, scaled_weights
 from kernelcoreset.coresets.halving import halve
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import Seeding, seed_pivots
@@ -53,6 +53,12 @@ def draw_sample(columns: Floats, weights: Floats, recipe: Recipe, *, refine: boo
     weights : ndarray of shape (m,)
         Above 0. A point drawn several times is kept once, with the sum of its weights.
     """
+    weights, unit = scaled_weights(weights)
+    indices, drawn = _draw(columns, weights, recipe, refine)
+    return indices, drawn if unit == 1.0 else drawn * unit
+
+
+def _draw(columns: Floats, weights: Floats, recipe: Recipe, refine: bool) -> tuple[Indices, Floats]:
     generator = np.random.default_rng(recipe.seed)
     kernel, size = recipe.kernel, recipe.size
     if recipe.draw == "uniform":

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.kernels.evaluator import evaluator_of
+from kernelcoreset.kernels.evaluator import LEAST, evaluator_of
 from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops import passes
@@ -77,7 +77,9 @@ def seed_pivots(
         passes.update_nearest(evaluator.distances, cloud, weights, rows, len(pivots) - len(fresh), z, found)
         cost = float(tile_costs.sum())
         if not np.isfinite(cost):
-            raise evaluator.overflow("the clustering cost")
+            raise evaluator.overflow("the clustering cost", cloud.columns)
+        if len(pivots) == 1 and 0.0 < cost < LEAST:
+            raise evaluator.underflow("the clustering cost", cloud.columns)
         if len(pivots) >= count or cost <= 0.0:
             return Seeding(pivots, best, nearest, onward, cost)
         wanted = min(len(pivots), count - len(pivots)) if batched else 1

@@ -101,7 +101,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
         """Return minus the cost of the centers on X: larger is better."""
         check_is_fitted(self)
-        return -self.model_.cost(*check_input(self, X, sample_weight, reset=False))
+        return -labels_and_cost(self.model_, *check_input(self, X, sample_weight, reset=False))[1]
 
     @property
     def n_iter_(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.errors import KernelError
+from kernelcoreset.kernels import program as operations
 from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.passes import Cloud, Rows
 from kernelcoreset.kernels.loops.tiles import finish_distances
@@ -19,6 +20,9 @@ from kernelcoreset.kernels.program import Program, ProgramBuilder
 
 if TYPE_CHECKING:
     from kernelcoreset.kernels.kernel import Kernel
+
+LEAST = 1e-305
+"""Costs and largest squared distances below this are not used: float64 has no digits left for their parts."""
 
 _CHECKED_POINTS = 48
 
@@ -35,6 +39,9 @@ class Evaluator:
         Gives exact squared distances if the kernel has a closed form for them, else K(x, y).
     is_user : bool
         Whether a user's function is part of the kernel. Such a kernel is checked; built-in ones need no check.
+    moves : bool
+        Whether distances, but not K, stay the same if all points move together: Linear, and its sums with kernels of
+        x - y.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -44,6 +51,8 @@ class Evaluator:
         self.values: Program = builder.program(False)
         self.distances: Program = builder.program(kernel.exact)
         self.is_user = bool(builder.functions)
+        codes = {code for code, _ in builder.operations}
+        self.moves = kernel.exact and operations.LINEAR in codes
 
     def block(self, columns: Floats, rows: Floats) -> Floats:
         """Return K of shape (rows, columns)."""
@@ -62,7 +71,7 @@ class Evaluator:
         out = np.empty((rows.shape[0], columns.shape[1]))
         passes.block(program, columns, np.require(rows, requirements=["C", "W"]), out)
         if not np.isfinite(out).all():
-            raise self.overflow("K(x, y)")
+            raise self.overflow("K(x, y)", np.concatenate([columns.T, rows]).T)
         return out
 
     def diagonal(self, columns: Floats) -> Floats:
@@ -70,7 +79,7 @@ class Evaluator:
         out = np.empty(columns.shape[1])
         passes.diagonal(self.values, columns, out)
         if not np.isfinite(out).all():
-            raise self.overflow("K(x, x)")
+            raise self.overflow("K(x, x)", columns)
         if (out < 0).any():
             row = int(np.argmin(out))
             raise KernelError(
@@ -108,8 +117,8 @@ class Evaluator:
                 "function."
             )
 
-    def overflow(self, what: str) -> KernelError:
-        """Return the error to raise if values of `what` are not finite."""
+    def overflow(self, what: str, columns: Floats) -> KernelError:
+        """Return the error to raise if values of `what` at points (columns) are not finite."""
         if self.is_user:
             return KernelError(
                 f"A kernel must be finite; {self.kernel!r} gives NaN or infinity, or raises an exception, for {what}. "
@@ -117,8 +126,22 @@ class Evaluator:
             )
         return KernelError(
             f"Kernel values must fit in float64; {self.kernel!r} overflows for {what}. Scale the points (divide each "
-            "column by its standard deviation) or use a smaller degree."
+            f"column by its standard deviation) or use a smaller degree. {_largest_column(columns)}"
         )
+
+    def underflow(self, what: str, columns: Floats) -> KernelError:
+        """Return the error to raise if values of `what` are so small that float64 loses their digits."""
+        return KernelError(
+            f"Kernel values must fit in float64; {self.kernel!r} underflows for {what}. Multiply the points by a "
+            "constant (or divide each column by its standard deviation), or use a smaller z. "
+            f"{_largest_column(columns)}"
+        )
+
+
+def _largest_column(columns: Floats) -> str:
+    largest = np.abs(columns).max(axis=1)
+    column = int(np.argmax(largest))
+    return f"Column {column} holds the largest values (up to {largest[column]:g})."
 
 
 @lru_cache(maxsize=128)

@@ -36,11 +36,14 @@ class _Scaled(_Parametric):
     """A kernel with the one parameter sigma > 0."""
 
     sigma: float
+    _largest_sigma: ClassVar[float] = 1e150  # the loops compute 1 / sigma^2
 
     def __post_init__(self) -> None:
-        sigma = check_positive("sigma", self.sigma)
-        if not 1e-150 < sigma < 1e150:  # the loops compute 1 / sigma^2
-            raise SettingError(f"`sigma` must be between 1e-150 and 1e150; got {sigma:g}. Scale the data instead.")
+        sigma, largest = check_positive("sigma", self.sigma), self._largest_sigma
+        if not 1.0 / largest < sigma < largest:
+            raise SettingError(
+                f"`sigma` must be between {1.0 / largest:g} and {largest:g}; got {sigma:g}. Scale the data instead."
+            )
         object.__setattr__(self, "sigma", sigma)
 
 
@@ -82,6 +85,7 @@ class Exponential(_Scaled):
     """
 
     sigma: float
+    _largest_sigma: ClassVar[float] = 1e75  # so that a distance whose square overflows is far: K = 0
     _is_exact: ClassVar[bool] = True
 
     def emit(self, builder: ProgramBuilder) -> None:
@@ -150,7 +154,7 @@ class Polynomial(_Parametric):
     Parameters
     ----------
     degree : int
-        At least 1.
+        1 to 1,000,000.
     c : float
         Offset, at least 0: with a negative one the function is not positive semidefinite.
 
@@ -164,7 +168,7 @@ class Polynomial(_Parametric):
     c: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "degree", check_count("degree", self.degree))
+        object.__setattr__(self, "degree", check_count("degree", self.degree, most=1_000_000))
         object.__setattr__(self, "c", check_at_least("c", self.c, 0.0))
 
     def emit(self, builder: ProgramBuilder) -> None:

@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelcoreset.checks import Floats, check_points, check_same_dimension
+from kernelcoreset.checks import Floats, check_points, check_same_dimension, check_spread
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes
-from kernelcoreset.kernels.loops.center_tiles import finish_center_distances
+from kernelcoreset.kernels.loops.center_tiles import to_distances
 from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks, Nearest
 from kernelcoreset.kernels.loops.tiles import TILE
-from kernelcoreset.labelling.landmarks import CHUNK, Ladder, SparseCenters, clouds, direct_work
+from kernelcoreset.labelling.landmarks import CHUNK, Ladder, SparseCenters, chunks, direct_work
 
 ACCURACY = 1e-3
 """Largest error of a squared distance by default, relative to itself plus the typical one; see `Centers.label`."""
 LABELS_ONLY = 1e30
 """An accuracy that every distance meets, for callers that use the labels alone."""
+
+_SUM_ERROR = 1e-9  # largest difference of a center's coefficients from sum 1
+_LADDER_RANGE = 1e100  # of K(x, x): landmarks compare squares of kernel values, which must fit in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +64,14 @@ class Centers:
     points : array-like of shape (s, d)
         Coreset points s_j.
     coefficients : array-like of shape (k, s)
-        a_ij; for k-means the weights of cluster i divided by their sum. Zeros cost nothing.
+        a_ij, which sum to 1 for every center; for k-means the weights of cluster i divided by their sum. Zeros cost
+        nothing.
     kernel : Kernel
 
     Attributes
     ----------
-    squared_norms : ndarray of shape (k,)
-        c_i . c_i.
+    spreads : ndarray of shape (k,)
+        1/2 sum_jl a_ij a_il d2(s_j, s_l): the mean squared distance of a center's points to it.
 
     Notes
     -----
@@ -85,7 +89,7 @@ class Centers:
     points: Floats
     coefficients: Floats
     kernel: Kernel
-    squared_norms: Floats = field(init=False)
+    spreads: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         kernel = check_kernel(self.kernel)
@@ -95,11 +99,14 @@ class Centers:
             raise DataError(
                 f"`coefficients` must have shape (k, {len(points)}), one column per point; got {coefficients.shape}."
             )
+        _refuse_other_sums(coefficients)
+        check_spread(points)
         evaluator_of(kernel).check(as_columns(points))
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "coefficients", coefficients)
-        object.__setattr__(self, "squared_norms", np.diag(self.sparse.gram).copy())
-        for array in (points, coefficients, self.squared_norms):
+        used = np.flatnonzero(self._used)
+        object.__setattr__(self, "spreads", 0.5 * (coefficients[:, used] * self._own_sums).sum(axis=1))
+        for array in (points, coefficients, self.spreads):
             array.setflags(write=False)
 
     def __len__(self) -> int:
@@ -116,9 +123,10 @@ class Centers:
     def label(self, points: ArrayLike, *, margins: bool = False, exact_distances: bool = False) -> Labels:
         """Return the nearest center of every point and the distance to it.
 
-        d2(x, c) = K(x, x) - 2 sum_j a_j K(x, s_j) + c.c, at least 0. Labels are always those of this formula: a point
-        is labelled from a few landmarks only if a proved bound shows that no other center can be nearer. All other
-        points are evaluated directly.
+        d2(x, c) = sum_j a_j d2(x, s_j) - 1/2 sum_jl a_j a_l d2(s_j, s_l), at least 0, with the squared distances d2 of
+        the kernel, which a common offset of the points does not make less exact. Labels are always those of this
+        formula: a point is labelled from a few landmarks only if a proved bound shows that no other center can be
+        nearer. All other points are evaluated directly.
 
         A squared distance taken from landmarks is proved to differ from the formula by at most
         1e-3 * (itself + median squared distance of the coreset points to their centers); `distance_error` gives the
@@ -196,12 +204,15 @@ class Centers:
         array = self._check(points)
         result = np.empty((len(array), len(self)))
         evaluator = evaluator_of(self.kernel)
-        for some, cloud in clouds(self.kernel, array.T):
-            out = np.empty((len(self), len(cloud.diagonals)))
-            passes.center_distances(evaluator.values, cloud, self._combinations, self.squared_norms, out)
-            result[some] = out.T
+        for low in range(0, len(array), CHUNK):
+            cloud = evaluator.cloud(as_columns(array[low : low + CHUNK]))
+            out = np.empty((len(self), cloud.columns.shape[1]))
+            passes.sum_directly(evaluator.distances, cloud, self._combinations, True, out)
+            out -= self.spreads[:, np.newaxis]
+            to_distances(out.reshape(-1))
+            result[low : low + CHUNK] = out.T
         if not np.isfinite(result).all():
-            raise evaluator.overflow("the distance to a center")
+            raise evaluator.overflow("the distance to a center", array.T)
         return result
 
     # --- assumes validated input --------------------------------------------------------------------------------------
@@ -226,24 +237,26 @@ class Centers:
         second = np.empty(min(n, CHUNK))  # one array for all chunks, so that it stays in the cache
         ladder = self.ladder(accuracy)
         certified, worst = 0, 0.0
-        for some, cloud in clouds(self.kernel, columns):
-            m = len(cloud.diagonals)
-            out = Nearest(labels[some], distances[some], second[:m])
-            proved, error = ladder.run(cloud, out)
+        for chunk in chunks(self.kernel, columns, self.origin):
+            out = Nearest(labels[chunk.some], distances[chunk.some], second[: chunk.columns.shape[1]])
+            proved, error = ladder.run(chunk, out)
             certified, worst = certified + proved, max(worst, error)
-            finish_center_distances(cloud.diagonals, m, out.first)
+            to_distances(out.first)
             if gaps is not None:
-                finish_center_distances(cloud.diagonals, m, out.second)
-                np.subtract(out.second, out.first, out=gaps[some])
+                to_distances(out.second)
+                np.subtract(out.second, out.first, out=gaps[chunk.some])
         return Labels(labels, distances, gaps, certified / n if n else 0.0, worst)
 
     def ladder(self, accuracy: float) -> Ladder[Nearest]:
         """Return how labels of this accuracy are found; prepared once, from the coreset points alone."""
         if accuracy not in self._ladders:
-            method = _TwoNearest(self.kernel, self._combinations, self.squared_norms, self.typical, accuracy)
+            norms = np.diag(self.sparse.gram).copy()
+            method = _TwoNearest(self.kernel, self._combinations, self.spreads.copy(), norms, self.typical, accuracy)
             direct = direct_work(self._combinations, len(self))
+            largest = float(self.sparse.diagonals.max())
+            worthwhile = accuracy > 0.0 and 1.0 / _LADDER_RANGE < largest < _LADDER_RANGE
             self._ladders[accuracy] = (
-                Ladder.choose(self.kernel, self.sparse, method, direct) if accuracy > 0.0 else Ladder(method)
+                Ladder.choose(self.kernel, self.sparse, method, direct) if worthwhile else Ladder(method)
             )
         return self._ladders[accuracy]
 
@@ -259,11 +272,45 @@ class Centers:
         return {}
 
     @cached_property
+    def _used(self) -> NDArray[np.bool_]:
+        used: NDArray[np.bool_] = (self.coefficients != 0).any(axis=0)
+        return used
+
+    @cached_property
+    def _combinations(self) -> Combinations:
+        rows = evaluator_of(self.kernel).rows(self.points[self._used])
+        coefficients = self.coefficients[:, self._used]
+        point, which = np.nonzero(coefficients.T)
+        starts = np.searchsorted(point, np.arange(len(rows.points) + 1))
+        return Combinations(rows, starts, which, coefficients[which, point])
+
+    @cached_property
+    def _own_sums(self) -> Floats:
+        """sum_j a_ij d2(s_j, s_l), shape (k, used points)."""
+        rows = self._combinations.rows
+        evaluator, cloud = evaluator_of(self.kernel), Cloud(as_columns(rows.points), rows.diagonals)
+        sums = np.empty((len(self), len(rows.points)))
+        passes.sum_directly(evaluator.distances, cloud, self._combinations, True, sums)
+        if not np.isfinite(sums).all():
+            raise evaluator.overflow("the distances between the points of a center", cloud.columns)
+        return sums
+
+    @cached_property
+    def origin(self) -> Floats | None:
+        """What is subtracted from points before landmarks are used, so that K is not much larger than distances.
+
+        The mean of the points, for kernels whose distances do not change with it; None for others.
+        """
+        return self._combinations.rows.points.mean(axis=0) if evaluator_of(self.kernel).moves else None
+
+    @cached_property
     def sparse(self) -> SparseCenters:
-        """The centers without the coreset points that no center uses."""
-        used = (self.coefficients != 0).any(axis=0)
-        used[0] |= not used.any()
-        points, coefficients = np.ascontiguousarray(self.points[used]), self.coefficients[:, used]
+        """The centers less `origin`, without the coreset points that no center uses."""
+        points = self._combinations.rows.points
+        return self._sparse(points if self.origin is None else points - self.origin)
+
+    def _sparse(self, points: Floats) -> SparseCenters:
+        coefficients = self.coefficients[:, self._used]
         columns = as_columns(points)
         products = np.empty_like(coefficients)
         for low in range(0, len(points), TILE):
@@ -272,18 +319,15 @@ class Centers:
         return SparseCenters(points, coefficients, evaluator_of(self.kernel).diagonal(columns), products)
 
     @cached_property
-    def _combinations(self) -> Combinations:
-        sparse = self.sparse
-        point, which = np.nonzero(sparse.coefficients.T)
-        starts = np.searchsorted(point, np.arange(len(sparse.points) + 1))
-        return Combinations(sparse.points, starts, which, sparse.coefficients[which, point])
+    def squared_norms(self) -> Floats:
+        """c_i . c_i, shape (k,)."""
+        own = self.sparse if self.origin is None else self._sparse(self._combinations.rows.points)
+        return np.diag(own.gram).copy()
 
     @cached_property
     def typical(self) -> float:
         """Median squared distance of the coreset points to their nearest centers."""
-        sparse = self.sparse
-        nearest = (self.squared_norms[:, None] - 2.0 * sparse.products).min(axis=0)
-        return float(np.median(np.maximum(sparse.diagonals + nearest, 0.0)))
+        return float(np.median(np.maximum(self._own_sums - self.spreads[:, np.newaxis], 0.0).min(axis=0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,6 +336,7 @@ class _TwoNearest:
 
     kernel: Kernel
     combinations: Combinations
+    spreads: Floats
     squared_norms: Floats
     typical: float
     accuracy: float
@@ -308,9 +353,19 @@ class _TwoNearest:
 
     def directly(self, cloud: Cloud, out: Nearest) -> None:
         evaluator = evaluator_of(self.kernel)
-        passes.label_directly(evaluator.values, cloud.columns, self.combinations, self.squared_norms, out)
+        passes.label_directly(evaluator.distances, cloud, self.combinations, self.spreads, out)
         if not np.isfinite(out.first).all():
-            raise evaluator.overflow("the distance to a center")
+            raise evaluator.overflow("the distance to a center", cloud.columns)
+
+
+def _refuse_other_sums(coefficients: Floats) -> None:
+    sums = coefficients.sum(axis=1)
+    worst = int(np.argmax(np.abs(sums - 1.0)))
+    if not abs(sums[worst] - 1.0) <= _SUM_ERROR:
+        raise DataError(
+            f"`coefficients` must sum to 1 for every center, which is a mean of points; row {worst} sums to "
+            f"{sums[worst]:g}. Divide each row by its sum."
+        )
 
 
 _kept: dict[bytes, Centers] = {}

@@ -28,7 +28,7 @@ from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops.center_tiles import Bounds
 from kernelcoreset.kernels.loops.passes import GROUP, Cloud, Combinations, Landmarks
-from kernelcoreset.kernels.loops.tiles import TILE
+from kernelcoreset.kernels.loops.tiles import NOISE, TILE
 
 CHUNK = 32 * TILE
 """Points processed at a time: what they need stays in the second-level cache."""
@@ -47,14 +47,32 @@ _FEW_LEFT = 1e-3  # share of unproved points below which more landmarks are not 
 Out = TypeVar("Out", bound=tuple[NDArray[Any], ...])
 
 
-def clouds(kernel: Kernel, columns: Floats) -> Iterator[tuple[slice, Cloud]]:
-    """Yield columns (d, n) in contiguous chunks with their K(x, x), and which points each chunk holds.
+class Chunk(NamedTuple):
+    """Some of many points, for a ladder."""
+
+    some: slice
+    """Which points."""
+    columns: Floats
+    """The points as given, which are evaluated directly."""
+    cloud: Cloud
+    """The points less the origin, which landmarks are compared with, and their K(x, x)."""
+
+    def take(self, rest: NDArray[np.int64]) -> Chunk:
+        """Return some of these points."""
+        columns = np.ascontiguousarray(self.columns[:, rest])
+        moved = columns if self.columns is self.cloud.columns else np.ascontiguousarray(self.cloud.columns[:, rest])
+        return Chunk(self.some, columns, Cloud(moved, self.cloud.diagonals[rest]))
+
+
+def chunks(kernel: Kernel, columns: Floats, origin: Floats | None = None) -> Iterator[Chunk]:
+    """Yield columns (d, n) in contiguous chunks with their K(x, x), less `origin` if there is one.
 
     Rows (n, d) are given as `rows.T`; then a chunk at a time is copied, never all of them.
     """
     for low in range(0, columns.shape[1], CHUNK):
-        chunk = as_columns(columns[:, low : low + CHUNK].T)
-        yield slice(low, low + chunk.shape[1]), Cloud(chunk, evaluator_of(kernel).diagonal(chunk))
+        given = as_columns(columns[:, low : low + CHUNK].T)
+        moved = given if origin is None else given - origin[:, np.newaxis]
+        yield Chunk(slice(low, low + given.shape[1]), given, Cloud(moved, evaluator_of(kernel).diagonal(moved)))
 
 
 # --- the ladder -------------------------------------------------------------------------------------------------------
@@ -124,19 +142,19 @@ class Ladder(Generic[Out]):
                 break
         return Ladder(method, tuple(tried[i] for i in cheapest(works, left, direct)))
 
-    def run(self, cloud: Cloud, out: Out) -> tuple[int, float]:
+    def run(self, chunk: Chunk, out: Out) -> tuple[int, float]:
         """Fill in the results of a chunk; return how many were proved by landmarks, and the largest error of these."""
         if not self.levels:
-            self.method.directly(cloud, out)
+            # An origin is used with exact programs only, and these do not read K(x, x).
+            self.method.directly(Cloud(chunk.columns, chunk.cloud.diagonals), out)
             return 0, 0.0
-        sure = np.empty(cloud.columns.shape[1], dtype=np.bool_)
-        error = self.method.by_landmarks(self.levels[0], cloud, out, sure)
+        sure = np.empty(chunk.columns.shape[1], dtype=np.bool_)
+        error = self.method.by_landmarks(self.levels[0], chunk.cloud, out, sure)
         rest = np.flatnonzero(~sure)
         if len(rest) == 0:
             return len(sure), error
         found = self.method.new(len(rest))
-        left = Cloud(np.ascontiguousarray(cloud.columns[:, rest]), cloud.diagonals[rest])
-        proved, other_error = Ladder(self.method, self.levels[1:]).run(left, found)
+        proved, other_error = Ladder(self.method, self.levels[1:]).run(chunk.take(rest), found)
         for whole, part in zip(out, found, strict=True):
             whole[rest] = part
         return len(sure) - len(rest) + proved, max(error, other_error)
@@ -157,7 +175,7 @@ def work(landmarks: Landmarks, d: int) -> float:
 
 def direct_work(centers: Combinations, k: int) -> float:
     """Return the cost per point of a direct evaluation, in kernel values."""
-    s, d = centers.points.shape
+    s, d = centers.rows.points.shape
     return float(s + (len(centers.factors) + 8 * k) / (20 + d))
 
 
@@ -289,9 +307,10 @@ def compress(kernel: Kernel, centers: SparseCenters, span: Span) -> Landmarks:
     factors = np.ascontiguousarray(solve_triangular(lower, products, lower=True, trans="T", check_finite=False)).T
     noise = kernel_noise(kernel, points.shape[1])
     basis, span_rounding = _basis(lower, gram, noise)
-    return Landmarks(
-        points, np.ascontiguousarray(factors), basis, _bounds(centers, pivots, factors, gram, noise, span_rounding)
-    )
+    bounds = _bounds(centers, pivots, factors, gram, noise, span_rounding)
+    rounding, norms = _direct_rounding(kernel, centers)
+    bounds = bounds._replace(rounding=bounds.rounding + rounding, norms=bounds.norms + norms)
+    return Landmarks(points, np.ascontiguousarray(factors), basis, bounds)
 
 
 def without_basis(landmarks: Landmarks) -> Landmarks:
@@ -352,3 +371,23 @@ def _bounds(
         rounding=largest / (2.0 * typical) + 8.0 * _UNIT,
         norms=largest * typical / 2.0 + 4.0 * _UNIT * float(np.abs(np.diag(centers.gram)).max()),
     )
+
+
+def _direct_rounding(kernel: Kernel, centers: SparseCenters) -> tuple[float, float]:
+    """Rounding of a squared distance by its direct evaluation and by c.c: relative to K(x, x), and the rest.
+
+    The direct evaluation adds up s terms a_j D(x, s_j) and subtracts the spread of the center. D is at most
+    2 (K(x, x) + K(s, s)) and rounded like K if it has a closed form; else it is a difference of kernel values, with
+    what is below `NOISE` of them set to 0. Coefficients that sum to 1 + delta shift it by delta times such a value. So
+    each center errs by at most `each` (|a| K(x, x) + 3 |a| sum_j |a_j| K(s_j, s_j)). The spread has no part in the
+    evaluation by landmarks, c.c has none in the direct one: the rounding of c.c counts in full.
+    """
+    s, d = centers.points.shape
+    noise = kernel_noise(kernel, d)
+    sizes = np.abs(centers.coefficients)
+    total = float(sizes.sum(axis=1).max())
+    off = float(np.abs(centers.coefficients.sum(axis=1) - 1.0).max())
+    each = 2.0 * noise + 2.0 * (s + 8) * _UNIT + off + (0.0 if evaluator_of(kernel).distances.squared else NOISE)
+    reach = float((sizes @ np.sqrt(centers.diagonals)).max())
+    norms = 3.0 * each * total * float((sizes @ centers.diagonals).max())
+    return each * total, norms + (noise + 2.0 * (s + 8) * _UNIT) * reach**2

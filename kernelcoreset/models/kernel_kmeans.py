@@ -11,18 +11,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from kernelcoreset.checks import Floats, check_count, check_points, check_weights
+from kernelcoreset.checks import Floats, check_count, check_points, check_same_dimension, check_weights
 from kernelcoreset.clustering.problem import Solution
 from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.files.tables import float_column, label_column
 from kernelcoreset.kernels.combined import Normalized
+from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
 
 _CORESET = "coreset.parquet"
+_COST_ACCURACY = 1e-9  # of squared distances, see `Centers.label`
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,10 +114,18 @@ class KernelKMeansModel(KeptAsFolder):
         return self.centers.distances(points)
 
     def cost(self, points: ArrayLike, weights: ArrayLike | None = None) -> float:
-        """Return sum_x w_x min_c dist(x, c)^z over the given points."""
+        """Return sum_x w_x min_c dist(x, c)^z over the given points, to about 9 digits."""
         points = check_points(points)
         weights = check_weights(weights, len(points))
-        return float(weights @ self.centers.label(points).distances ** self.z)
+        check_same_dimension("points", points.shape[1], self.coreset.points.shape[1], "the centers")
+        # A root or power of a distance that is nearly 0 needs more digits than landmarks give.
+        accuracy = _COST_ACCURACY if self.z == 2.0 else 0.0
+        distances = self.centers.label_columns(points.T, accuracy=accuracy).distances
+        with np.errstate(over="ignore"):
+            cost = float(weights @ distances**self.z)
+        if not np.isfinite(cost):
+            raise evaluator_of(self.kernel).overflow("the clustering cost", points.T)
+        return cost
 
     def representatives(self, count: int = 1) -> list[NDArray[Any]]:
         """Return, for each cluster, its coreset points nearest to the center, nearest first.

@@ -14,7 +14,7 @@ from kernelcoreset.graphs.graph import graph_normalized_cut
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes
-from kernelcoreset.kernels.loops.passes import Combinations
+from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Rows
 
 SAMPLE = 1_000
 """Default number of points whose similarities to all others are used to estimate a normalized cut."""
@@ -109,12 +109,16 @@ def _cut(
     )
     similarities = np.empty((len(names), len(rows)))
     everyone = Combinations(
-        np.require(points, requirements=["C", "W"]), np.arange(len(labels) + 1), labels.astype(np.int64), weights
+        Rows(np.require(points, requirements=["C", "W"]), np.empty(0)),
+        np.arange(len(labels) + 1),
+        labels.astype(np.int64),
+        weights,
     )
     evaluator = evaluator_of(kernel)
-    passes.sum_directly(evaluator.values, as_columns(points[rows]), everyone, similarities)
+    cloud = Cloud(as_columns(points[rows]), np.empty(0))
+    passes.sum_directly(evaluator.values, cloud, everyone, False, similarities)
     if not np.isfinite(similarities).all():
-        raise evaluator.overflow("the similarity to a cluster")
+        raise evaluator.overflow("the similarity to a cluster", cloud.columns)
     cut, variance = 0.0, 0.0
     for c, (size, count) in enumerate(zip(sizes, drawn, strict=True)):
         own = labels[rows] == c

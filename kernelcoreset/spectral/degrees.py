@@ -23,8 +23,8 @@ from kernelcoreset.kernels import program as operations
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes, tiles
-from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks
-from kernelcoreset.labelling.landmarks import Ladder, SparseCenters, clouds, direct_work, is_semidefinite
+from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks, Rows
+from kernelcoreset.labelling.landmarks import Ladder, SparseCenters, chunks, direct_work, is_semidefinite
 
 DEGREE_SAMPLE = 1_000
 """Default number of points that degrees are estimated from."""
@@ -163,10 +163,10 @@ class Degrees:
 
     def _of(self, columns: Floats) -> Floats:
         degrees = np.empty(columns.shape[1])
-        for some, cloud in clouds(self.kernel, columns):
-            own = degrees[some]
-            self.ladder.run(cloud, (own,))
-            np.maximum(own, cloud.diagonals / self.total, out=own)
+        for chunk in chunks(self.kernel, columns):
+            own = degrees[chunk.some]
+            self.ladder.run(chunk, (own,))
+            np.maximum(own, chunk.cloud.diagonals / self.total, out=own)
         self._refuse_if_isolated(columns, degrees)
         return degrees
 
@@ -182,13 +182,15 @@ class Degrees:
                 "Drop these points, or use a kernel that is above 0 everywhere, such as Gaussian or a polynomial "
                 "with c > 0."
             )
-        raise evaluator_of(self.kernel).overflow("the degree of a point")
+        raise evaluator_of(self.kernel).overflow("the degree of a point", columns)
 
     @cached_property
     def _combinations(self) -> Combinations:
         m = len(self.points)
         shares = self.weights / self.weights.sum()
-        return Combinations(self.points.copy(), np.arange(m + 1), np.zeros(m, dtype=np.int64), shares)
+        return Combinations(
+            Rows(self.points.copy(), np.empty(0)), np.arange(m + 1), np.zeros(m, dtype=np.int64), shares
+        )
 
     @cached_property
     def ladder(self) -> Ladder[tuple[Floats]]:
@@ -199,9 +201,10 @@ class Degrees:
         columns = as_columns(self.points)
         evaluator = evaluator_of(self.kernel)
         products = np.empty((1, len(self.points)))
-        passes.sum_directly(evaluator.values, columns, self._combinations, products)
+        diagonals = evaluator.diagonal(columns)
+        passes.sum_directly(evaluator.values, Cloud(columns, diagonals), self._combinations, False, products)
         shares = self._combinations.factors[np.newaxis]
-        mean = SparseCenters(self.points, shares, evaluator.diagonal(columns), products)
+        mean = SparseCenters(self.points, shares, diagonals, products)
         direct = direct_work(self._combinations, 1)
         return Ladder.choose(self.kernel, mean, method, direct, trial=len(self.points))
 
@@ -249,7 +252,7 @@ class _Mean:
         return ACCURACY
 
     def directly(self, cloud: Cloud, out: tuple[Floats]) -> None:
-        passes.sum_directly(evaluator_of(self.kernel).values, cloud.columns, self.combinations, out[0][np.newaxis])
+        passes.sum_directly(evaluator_of(self.kernel).values, cloud, self.combinations, False, out[0][np.newaxis])
 
 
 def is_never_negative(kernel: Kernel) -> bool:

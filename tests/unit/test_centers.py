@@ -10,7 +10,7 @@ from kernelcoreset.kernels.loops.passes import Cloud
 from kernelcoreset.labelling import centers as centers_module
 from kernelcoreset.labelling import landmarks as landmarks_module
 from kernelcoreset.labelling.centers import ACCURACY, Centers
-from kernelcoreset.labelling.landmarks import Ladder, cheapest, kernel_noise, pick_landmarks
+from kernelcoreset.labelling.landmarks import Chunk, Ladder, cheapest, kernel_noise, pick_landmarks
 from tests import naive_centers
 from tests.cases import KERNELS, read_only, some_points, spaced_out
 from tests.user_kernels import ill, rational
@@ -155,7 +155,7 @@ def test_unused_coreset_points_cost_nothing():
     points = some_points(50, 2)
     coefficients = np.zeros((2, 50))
     coefficients[0, 3] = coefficients[1, 7] = 1.0
-    assert len(Centers(points, coefficients, Linear())._combinations.points) == 2
+    assert len(Centers(points, coefficients, Linear())._combinations.rows.points) == 2
 
 
 def test_cheapest_chooses_the_least_work():
@@ -188,6 +188,10 @@ def test_bad_points_are_refused(method):
 
 
 def test_bad_centers_are_refused():
+    with pytest.raises(DataError, match=r"`coefficients` must sum to 1 .* row 1 sums to 0.5\. Divide each row"):
+        Centers(np.eye(2), [[1.0, 0.0], [0.5, 0.0]], Linear())
+    with pytest.raises(DataError, match="column 0, the widest, ranges over 1e-160"):
+        Centers([[0.0], [1e-160]], np.eye(2), Linear())
     with pytest.raises(DataError, match=r"`coefficients` must have shape \(k, 2\), one column per point; got \(1, 3\)"):
         Centers(np.eye(2), np.ones((1, 3)), Linear())
     with pytest.raises(DataError, match="`coefficients` must be finite"):
@@ -228,15 +232,19 @@ class NumbersUpTo:
         out[0][:] = -cloud.columns[0]
 
 
+def chunk_of(numbers):
+    columns = np.array([numbers])
+    return Chunk(slice(0, len(numbers)), columns, Cloud(columns, np.zeros(len(numbers))))
+
+
 def test_a_ladder_passes_on_only_the_points_without_a_proof():
     method, out = NumbersUpTo(), np.empty(5)
-    cloud = Cloud(np.array([[3.0, 1.0, 4.0, 2.0, 5.0]]), np.zeros(5))
-    assert Ladder(method, (2.0, 4.0)).run(cloud, (out,)) == (4, pytest.approx(0.4))
+    assert Ladder(method, (2.0, 4.0)).run(chunk_of([3.0, 1.0, 4.0, 2.0, 5.0]), (out,)) == (4, pytest.approx(0.4))
     assert method.seen == [(2.0, [3, 1, 4, 2, 5]), (4.0, [3, 4, 5]), ("directly", [5])]
     assert out.tolist() == [34.0, 12.0, 44.0, 22.0, -5.0]
 
 
 def test_a_ladder_stops_when_all_points_have_a_proof():
     method = NumbersUpTo()
-    assert Ladder(method, (2.0, 4.0)).run(Cloud(np.array([[1.0, 2.0]]), np.zeros(2)), (np.empty(2),)) == (2, 0.2)
+    assert Ladder(method, (2.0, 4.0)).run(chunk_of([1.0, 2.0]), (np.empty(2),)) == (2, 0.2)
     assert len(method.seen) == 1

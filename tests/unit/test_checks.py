@@ -18,8 +18,11 @@ from kernelcoreset.checks import (
     check_positive,
     check_same_dimension,
     check_seed,
+    check_spread,
     check_weights,
     closest_name,
+    coarse_columns,
+    scaled_weights,
 )
 from kernelcoreset.kernels.kernel import check_kernel
 from tests.cases import read_only
@@ -255,3 +258,75 @@ def test_missing_columns_are_named_with_their_settings():
     )
     with pytest.raises(SettingError, match=r"there is no column `a`\. The columns are: none\."):
         check_columns({"features": ["a"]}, [])
+
+
+# --- numbers at the edge of float64 -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("values", [np.ma.array([[1.0, 2.0]], mask=[[False, True]]), [np.ma.array([1.0], mask=[True])]])
+def test_masked_values_are_not_read_through_the_mask(values):
+    with pytest.raises(DataError, match=r"`points` must have no masked values; got 1\. Fill them"):
+        check_points(values)
+
+
+def test_masked_weights_and_ids_are_refused_and_an_empty_mask_is_fine():
+    masked = np.ma.array([1, 2], mask=[False, True])
+    with pytest.raises(DataError, match="`weights` must have no masked values"):
+        check_weights(masked, 2)
+    with pytest.raises(DataError, match="`ids` must have no masked values"):
+        check_ids(masked, 2)
+    assert_array_equal(check_points(np.ma.array([[1.0, 2.0]])), [[1.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([[0], [2**53 + 1]]),
+        np.array([[0], [-(2**53) - 1]]),
+        np.array([[0], [2**64 - 1]], dtype=np.uint64),
+        np.array([[0], [2**53 + 1]], dtype=object),
+    ],
+    ids=repr,
+)
+def test_whole_numbers_that_float64_rounds_are_refused(values):
+    with pytest.raises(DataError, match=r"whole numbers beyond 2\^53; got 1 .* first at row 1, column 0: .*Subtract"):
+        check_points(values)
+
+
+@pytest.mark.parametrize("value", [2**53, -(2**53), 2**62, -(2**63), 3 * 2**60])
+def test_whole_numbers_that_float64_holds_are_fine(value):
+    assert check_points(np.array([[value]]))[0, 0] == value
+    assert check_points(np.array([[value]], dtype=object))[0, 0] == value
+
+
+def test_whole_numbers_beyond_float64_are_refused():
+    with pytest.raises(DataError, match="`points` must fit in float64"):
+        check_points([[10**400]])
+    with pytest.raises(SettingError, match=r"`sigma` must be a finite number above 0; got .*which no float can hold"):
+        check_positive("sigma", 10**400)
+
+
+def test_differences_whose_squares_underflow_are_refused():
+    with pytest.raises(DataError, match=r"column 1, the widest, ranges over 1e-160\. Multiply all columns"):
+        check_spread(np.array([[0.0, 0.0], [0.0, 1e-160]]))
+    check_spread(np.array([[3.0, 3.0], [3.0, 3.0]]))
+    check_spread(np.array([[0.0, 0.0], [1.0, 1e-160]]))
+
+
+def test_columns_where_float64_is_too_coarse_are_found():
+    assert coarse_columns(np.array([[1e17, 0.0], [1e17, 1.0]])) == [0]
+    assert coarse_columns(np.array([[1e15, 0.0], [1e15 + 1, 1.0]])) == [0]
+    assert coarse_columns(np.array([[1e12, 0.1 + 0.2], [1e12 + 1, 0.3]])) == []
+
+
+@pytest.mark.parametrize("largest", [1e-323, 1e-300, 1e300])
+def test_extreme_weights_are_scaled_by_a_power_of_two(largest):
+    weights, unit = scaled_weights(np.array([largest, 0.0]))
+    assert 1.0 <= weights[0] < 2.0
+    assert weights[0] * unit == largest
+    assert math.frexp(unit)[0] == 0.5
+
+
+def test_a_count_may_have_a_largest_value():
+    with pytest.raises(SettingError, match="`k` must be at most 1,000; got 1001"):
+        check_count("k", 1001, most=1000)

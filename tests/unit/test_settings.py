@@ -167,6 +167,10 @@ def test_an_override_below_a_value_is_refused():
         ({"kernel": {"name": "gaussian"}}, "Did you mean 'Gaussian'"),
         ({"kernel": {"name": ["Gaussian"]}}, r"got \['Gaussian'\]. Known: "),
         ({"kernel": {"name": "_Pair"}}, "`kernel.name` must be the name of a kernel"),
+        (
+            {"kernel": {"name": "Normalized", "inner": {"name": "Linear"}}},
+            "`kernel.name` must not be 'Normalized'.*run the job `spectral`",
+        ),
         ({"kernel": {"name": "Linear", "sigma": 1.0}}, r"Unknown key `kernel.sigma`. Known: none\."),
         ({"kernel": {"name": None}}, "got None. Known: Cosine"),
         (

@@ -10,7 +10,17 @@ import pytest
 from numba import njit
 from sklearn.cluster import KMeans
 
-from kernelcoreset import Coreset, DataError, Gaussian, Laplacian, Linear, Polynomial, SettingError, UserKernel
+from kernelcoreset import (
+    Coreset,
+    DataError,
+    Gaussian,
+    KernelError,
+    Laplacian,
+    Linear,
+    Polynomial,
+    SettingError,
+    UserKernel,
+)
 from kernelcoreset.clustering.lloyd import descend_means
 from kernelcoreset.clustering.problem import prepare
 from kernelcoreset.clustering.solve import solve
@@ -244,3 +254,84 @@ def test_too_large_a_coreset_is_refused(monkeypatch):
     monkeypatch.setattr(importlib.import_module("kernelcoreset.clustering.problem"), "MAX_POINTS", 2)
     with pytest.raises(DataError, match="at most 2 points, for a matrix of all their distances; got 3"):
         solve(Coreset([[0.0], [1.0], [2.0]], [1.0, 1.0, 1.0]), 1, Linear())
+
+
+# --- numbers at the edge of float64 -----------------------------------------------------------------------------------
+
+
+def three_blobs(n=60, seed=0):
+    """Three tight blobs, 5 apart, and their clusters."""
+    generator = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(3), n)
+    return generator.normal(scale=0.1, size=(3 * n, 2)) + 5.0 * owner[:, None], owner
+
+
+def unweighted(points):
+    return Coreset(points, np.ones(len(points)))
+
+
+@pytest.mark.parametrize("unit", [2.0**-1060, 2.0**-1000, 2.0**-500, 2.0**500, 2.0**900])
+def test_the_unit_of_the_weights_changes_the_cost_alone(unit):
+    points, _ = three_blobs()
+    weights = np.random.default_rng(1).uniform(1.0, 2.0, size=len(points))
+    plain, scaled = (solve(Coreset(points, own), 3, Linear()) for own in (weights, weights * unit))
+    np.testing.assert_array_equal(scaled.labels, plain.labels)
+    assert scaled.cost / unit == pytest.approx(plain.cost, rel=1e-9 if unit > 1e-300 else 1e-2)
+
+
+def test_weights_far_below_the_others_do_no_harm():
+    points, owner = three_blobs()
+    weights = np.where(owner == 0, 1e-300, 1.0)
+    found = solve(Coreset(points, weights), 3, Linear())
+    assert found.cost == pytest.approx(
+        solve(Coreset(points[owner > 0], weights[owner > 0]), 3, Linear()).cost, rel=0.05
+    )
+    assert np.isfinite(found.coefficients).all()
+    found = solve(Coreset(points, weights), 3, Linear(), z=1.0)
+    assert np.isfinite(found.cost)
+
+
+@pytest.mark.parametrize("scale", [1e-155, 1e-160, 1e-300])
+def test_points_whose_squares_underflow_are_refused_with_their_column(scale):
+    points, _ = three_blobs()
+    with pytest.raises(DataError, match=r"column [01], the widest, ranges over .* Multiply all columns by a constant"):
+        solve(unweighted(points * scale), 3, Linear())
+
+
+def test_kernel_values_that_underflow_are_named():
+    points, _ = three_blobs()
+    with pytest.raises(KernelError, match="underflows for squared distances"):
+        solve(unweighted(points * 1e-140), 3, 1e-30 * Linear())
+    with pytest.raises(DataError, match="points differ, but the kernel distances of all of them are 0 in float64"):
+        solve(unweighted(points * 1e-140), 3, 1e-100 * Linear())
+    with pytest.raises(KernelError, match=r"underflows for distance\^z, z = 1000"):
+        solve(unweighted(points * 1e-3), 3, Linear(), z=1000.0)
+    with pytest.raises(KernelError, match=r"overflows for distance\^z, z = 1000"):
+        solve(unweighted(points), 3, Linear(), z=1000.0)
+
+
+def test_a_column_that_float64_cannot_resolve_is_named():
+    points, _ = three_blobs()
+    points[:, 1] += 1e15
+    with pytest.warns(UserWarning, match="Column 1 holds numbers of about 1e.15, where float64 goes in steps of 0.125"):
+        solve(unweighted(points), 3, Linear())
+    with (
+        pytest.warns(UserWarning, match="Column 0"),
+        pytest.raises(DataError, match=r"number of distinct coreset points .* Column 0 holds .* Subtract an offset"),
+    ):
+        solve(unweighted(points[:, :1] + 1e17), 3, Linear())
+
+
+def test_kernel_values_that_leave_distances_no_digits_are_named():
+    points, _ = three_blobs()
+    with pytest.warns(UserWarning, match="leaves them fewer than 4 digits. Subtract its mean from column"):
+        solve(unweighted(points + 1e7), 3, Polynomial(degree=2))
+
+
+def test_overflow_names_the_column_with_the_largest_values():
+    points, _ = three_blobs()
+    points[7, 1] = 1e160
+    with pytest.raises(
+        KernelError, match=r"overflows for K\(x, y\).* Column 1 holds the largest values \(up to 1e.160"
+    ):
+        solve(unweighted(points), 3, Linear())

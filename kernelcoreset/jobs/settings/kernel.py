@@ -10,7 +10,7 @@ from typing import Any
 from kernelcoreset.checks import closest_name
 from kernelcoreset.errors import KernelCoresetError, SettingError
 from kernelcoreset.jobs.settings.fields import refuse_unknown
-from kernelcoreset.kernels import Kernel
+from kernelcoreset.kernels import Kernel, Normalized
 from kernelcoreset.kernels.kernel import kernel_classes
 
 _SIGMA_RULES = ("median", "auto")  # the rules of kernelcoreset.clustering.choosing.choose_sigma
@@ -64,7 +64,12 @@ def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
         raise SettingError(f'`{key}` must be a table such as {{name = "Gaussian", sigma = 50.0}}; got {table!r}.')
     parameters = {name: value for name, value in table.items() if name not in ("name", "kernel")}
     name = table.get("name", table.get("kernel"))
-    classes = kernel_classes()
+    classes = {each: kind for each, kind in kernel_classes().items() if kind is not Normalized}
+    if name == Normalized.__name__:
+        raise SettingError(
+            f"`{key}.name` must not be 'Normalized': the last column would be read as degrees. Name the kernel "
+            "inside it, and run the job `spectral`, which normalizes it."
+        )
     if not isinstance(name, str) or name not in classes:
         meant = closest_name(name, sorted(classes)) if isinstance(name, str) else None
         hint = f"Did you mean {meant!r}?" if meant else f"Known: {', '.join(sorted(classes))}."

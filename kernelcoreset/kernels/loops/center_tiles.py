@@ -58,15 +58,20 @@ def subtract_projection(tiles: Floats, basis: Floats, m: int, coordinate: Floats
 
 
 @compiled(fastmath=FAST)
-def two_nearest(products: Floats, squared_norms: Floats, m: int, nearest: Ints, first: Floats, second: Floats) -> None:
-    """The two smallest of c.c - 2 <x, c> and the center of the smallest. The lowest index wins a tie, NaN stays NaN."""
+def two_nearest(
+    sums: Floats, factor: float, offsets: Floats, m: int, nearest: Ints, first: Floats, second: Floats
+) -> None:
+    """The two smallest of factor * sums[c] + offsets[c] over the centers c, and the center of the smallest.
+
+    These are c.c - 2 <x, c>, or squared distances. The lowest index wins a tie, NaN stays NaN.
+    """
     first[:m] = np.inf
     second[:m] = np.inf
     nearest[:m] = 0
-    for c in range(products.shape[0]):
-        own, norm = products[c], squared_norms[c]
+    for c in range(sums.shape[0]):
+        own, offset = sums[c], offsets[c]
         for i in range(m):
-            value = norm - 2.0 * own[i]
+            value = offset + factor * own[i]
             before = first[i]
             closer = not (before <= value)
             middle = before if closer else value
@@ -76,11 +81,10 @@ def two_nearest(products: Floats, squared_norms: Floats, m: int, nearest: Ints, 
 
 
 @compiled(fastmath=FAST)
-def finish_center_distances(diagonal_tile: Floats, m: int, values: Floats) -> None:
-    """From c.c - 2 <x, c> to the distance, in place, never below zero. NaN stays NaN and the caller sees it."""
-    for i in range(m):
-        value = diagonal_tile[i] + values[i]
-        values[i] = 0.0 if value <= 0.0 else np.sqrt(value)
+def to_distances(values: Floats) -> None:
+    """From squared distances to distances, in place, never below zero. NaN stays NaN and the caller sees it."""
+    for i in range(len(values)):
+        values[i] = 0.0 if values[i] <= 0.0 else np.sqrt(values[i])
 
 
 @compiled(fastmath={"nnan", "nsz"})

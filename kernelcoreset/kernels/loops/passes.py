@@ -19,7 +19,6 @@ from kernelcoreset.kernels.loops.center_tiles import (
     add_scaled,
     certify,
     certify_sums,
-    finish_center_distances,
     subtract_projection,
     two_nearest,
 )
@@ -67,9 +66,10 @@ class NearestPivots(NamedTuple):
 
 
 class Combinations(NamedTuple):
-    """Centers as sparse sums: point j adds factors[e] K(x, points[j]) to center which[e], for each e of its range."""
+    """Centers as sparse sums: point j counts factors[e] times in center which[e], for each e of its range."""
 
-    points: Floats
+    rows: Rows
+    """The points; K(y, y) of each only if sums of distances are asked for and the program is not exact."""
     starts: Ints
     """The range of point j is starts[j] <= e < starts[j + 1]."""
     which: Ints
@@ -87,7 +87,7 @@ class Landmarks(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """Output of a labelling pass, per point: the nearest center, and c.c - 2 <x, c> of the nearest and the second."""
+    """Output of a labelling pass, per point: the nearest center, and squared distances to it and to the second."""
 
     labels: Ints
     first: Floats
@@ -213,46 +213,57 @@ def center_set_costs(
 
 
 @compiled()
-def center_products(
-    program: Program, columns: Floats, low: int, high: int, centers: Combinations, stack: Floats, products: Floats
+def center_sums(
+    program: Program,
+    cloud: Cloud,
+    low: int,
+    high: int,
+    centers: Combinations,
+    squared: bool,
+    stack: Floats,
+    out: Floats,
 ) -> None:
-    """products[c, i] = <x_i, center c> for points low..high: one kernel value per point and coreset point."""
+    """out[c, i] = <x_i, center c> for points low..high, or with `squared` sum_j a_j D(x_i, s_j).
+
+    D are squared distances, by a program for distances. One kernel value per point and coreset point.
+    """
     m = high - low
-    products[:, :m] = 0.0
-    for j in range(centers.points.shape[0]):
-        values(program, columns, low, high, centers.points[j], stack)
+    out[:, :m] = 0.0
+    for j in range(centers.rows.points.shape[0]):
+        if squared:
+            distances(program, cloud, low, high, centers.rows, j, 2.0, stack)
+        else:
+            values(program, cloud.columns, low, high, centers.rows.points[j], stack)
         for e in range(centers.starts[j], centers.starts[j + 1]):
-            add_scaled(stack[0], m, centers.factors[e], products[centers.which[e]])
+            add_scaled(stack[0], m, centers.factors[e], out[centers.which[e]])
 
 
 @compiled()
-def center_distances(program: Program, cloud: Cloud, centers: Combinations, squared_norms: Floats, out: Floats) -> None:
-    """out[c, i] = distance of x_i to center c."""
-    k, n = out.shape
+def sum_directly(program: Program, cloud: Cloud, centers: Combinations, squared: bool, out: Floats) -> None:
+    """`center_sums` for all points."""
+    n = cloud.columns.shape[1]
     stack = np.empty((program.stack_rows, TILE))
-    products = np.empty((k, TILE))
+    sums = np.empty((out.shape[0], TILE))
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
-        center_products(program, cloud.columns, low, high, centers, stack, products)
-        for c in range(k):
-            out[c, low:high] = squared_norms[c] - 2.0 * products[c, : high - low]
-            finish_center_distances(cloud.diagonals[low:high], high - low, out[c, low:high])
+        center_sums(program, cloud, low, high, centers, squared, stack, sums)
+        out[:, low:high] = sums[:, : high - low]
 
 
 @compiled()
-def label_directly(
-    program: Program, columns: Floats, centers: Combinations, squared_norms: Floats, out: Nearest
-) -> None:
-    """The nearest and the second nearest center of every point, from all coreset points."""
-    n = columns.shape[1]
+def label_directly(program: Program, cloud: Cloud, centers: Combinations, spreads: Floats, out: Nearest) -> None:
+    """The nearest and the second nearest center of every point, from all coreset points.
+
+    The squared distance to a center is sum_j a_j D(x, s_j) - spread with spread = 1/2 sum_ij a_i a_j D(s_i, s_j),
+    which loses nothing to a common offset of the kernel values, as K(x, x) - 2 <x, c> + c.c would.
+    """
+    n = cloud.columns.shape[1]
     stack = np.empty((program.stack_rows, TILE))
-    products = np.empty((len(squared_norms), TILE))
+    sums = np.empty((len(spreads), TILE))
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
-        center_products(program, columns, low, high, centers, stack, products)
-        two_nearest(
-            products, squared_norms, high - low, out.labels[low:high], out.first[low:high], out.second[low:high]
-        )
+        center_sums(program, cloud, low, high, centers, True, stack, sums)
+        two_nearest(sums, 1.0, -spreads, high - low, out.labels[low:high], out.first[low:high], out.second[low:high])
 
 
 @compiled()
@@ -308,24 +319,14 @@ def label_by_landmarks(
         m = high - low
         landmark_products(program, cloud, low, high, landmarks, tiles, products, residual)
         first, second = out.first[low:high], out.second[low:high]
-        two_nearest(products, squared_norms, m, out.labels[low:high], first, second)
+        two_nearest(products, -2.0, squared_norms, m, out.labels[low:high], first, second)
         error = certify(
             cloud.diagonals[low:high], residual, first, second, m, landmarks.bounds, accuracy, scale, sure[low:high]
         )
         worst = max(worst, error)
+        add_scaled(cloud.diagonals[low:high], m, 1.0, first)
+        add_scaled(cloud.diagonals[low:high], m, 1.0, second)
     return worst
-
-
-@compiled()
-def sum_directly(program: Program, columns: Floats, centers: Combinations, out: Floats) -> None:
-    """out[c, i] = <x_i, center c> for all points, from all points that the centers combine."""
-    n = columns.shape[1]
-    stack = np.empty((program.stack_rows, TILE))
-    products = np.empty((out.shape[0], TILE))
-    for low in range(0, n, TILE):
-        high = min(low + TILE, n)
-        center_products(program, columns, low, high, centers, stack, products)
-        out[:, low:high] = products[:, : high - low]
 
 
 @compiled()

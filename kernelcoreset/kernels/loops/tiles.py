@@ -35,7 +35,7 @@ _LOG2E = 1.4426950408889634
 _LN2_HIGH = 6.93145751953125e-1  # few bits, so k * _LN2_HIGH is exact
 _LN2_LOW = 1.42860682030941723212e-6
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to an integer
-_NOISE = 1e-14
+NOISE = 1e-14  # a difference of kernel values below this share of them is rounding
 _FARTHEST = 708.0  # exp(-708) is about the smallest normal number; smaller kernel values count as zero
 
 
@@ -316,7 +316,7 @@ def finish_distances(tile: Floats, m: int, diagonal_tile: Floats, y_diagonal: fl
             value = norms - 2.0 * tile[i]
             # Values below the rounding error of the three terms count as 0, so equal points are at distance 0.
             # Written this way, NaN stays NaN and the caller sees it.
-            tile[i] = 0.0 if value <= _NOISE * norms else value
+            tile[i] = 0.0 if value <= NOISE * norms else value
     if z == 1.0:
         _square_roots(tile, m)
     elif z != 2.0:
