@@ -51,6 +51,11 @@ class Outcome:
     parts: dict[str, str] = field(default_factory=dict)
 
     @property
+    def without_spark(self) -> dict[str, str]:
+        """The versions that unit tests depend on."""
+        return {name: version for name, version in self.versions.items() if name != "pyspark"}
+
+    @property
     def passed(self) -> bool:
         """Whether everything was installed and passed."""
         return list(self.parts.values()) == ["passed"] * len(PARTS)
@@ -112,8 +117,11 @@ def parts(folder: Path) -> Iterator[tuple[str, list[str]]]:
     ]  # fmt: skip
 
 
-def check(environment: Environment, folder: Path, log: Path) -> Outcome:
-    """Install an environment in a folder and run the suite in it."""
+def check(environment: Environment, folder: Path, log: Path, before: list[Outcome]) -> Outcome:
+    """Install an environment in a folder and run the suite in it.
+
+    Unit tests need no Spark: they are not repeated if an environment before had the same versions but for pyspark.
+    """
     outcome = Outcome(environment)
     python = str(folder / "venv" / "bin" / "python")
     (folder / "constraints.txt").write_text("\n".join(environment.constraints) + "\n")
@@ -126,8 +134,12 @@ def check(environment: Environment, folder: Path, log: Path) -> Outcome:
     ask = f"from importlib.metadata import version; print(*map(version, {SHOWN!r}))"
     printed = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout
     outcome.versions = dict(zip(SHOWN, printed.split(), strict=True))
+    same = [own for own in before if own.without_spark == outcome.without_spark]
     for name, command in parts(folder):
-        outcome.parts[name] = "passed" if run(command, folder, log) else "FAILED"
+        if name == PARTS[0] and same:
+            outcome.parts[name] = same[0].parts[name]
+        else:
+            outcome.parts[name] = "passed" if run(command, folder, log) else "FAILED"
         say(f"{environment.name}: {name} {outcome.parts[name]}")
     return outcome
 
@@ -174,7 +186,7 @@ def main(names: list[str]) -> int:
         for environment in wanted:
             folder = Path(scratch) / environment.name
             folder.mkdir()
-            outcomes.append(check(environment, folder, logs / f"{environment.name}.log"))
+            outcomes.append(check(environment, folder, logs / f"{environment.name}.log", outcomes))
             shutil.rmtree(folder)
     print(table(outcomes))
     if all(outcome.passed for outcome in outcomes):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.versions import PARTS, Environment, Outcome, environments, lowest_versions, page
+from tests import versions
+from tests.versions import PARTS, SHOWN, Environment, Outcome, environments, lowest_versions, page
 
 PYPROJECT = """
 [project]
@@ -38,3 +39,25 @@ def test_one_failed_part_fails_the_environment():
     assert not outcome.passed
     assert "| lowest | 4.0.0 |" in page([outcome])
     assert "| passed | passed | FAILED |" in page([outcome])
+
+
+def test_unit_tests_are_repeated_only_if_another_package_than_pyspark_differs(tmp_path, monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(versions, "run", lambda command, folder, log: calls.append(command) or True)
+    installed = dict.fromkeys(SHOWN, "1.0")
+
+    def check(name, before):
+        answer = type("Done", (), {"stdout": " ".join(installed.values())})
+        monkeypatch.setattr(versions.subprocess, "run", lambda *args, **options: answer)
+        calls.clear()
+        return versions.check(Environment(name, []), tmp_path, tmp_path / "log", before)
+
+    first = check("first", [])
+    assert (len(calls), first.passed) == (5, True)  # make the environment, install, three parts
+    first.parts["unit tests"] = "FAILED"
+    installed["pyspark"] = "2.0"
+    assert check("other Spark", [first]).parts["unit tests"] == "FAILED"
+    assert len(calls) == 4
+    installed["numpy"] = "2.0"
+    assert check("other numpy", [first]).passed
+    assert "other numpy: demo job passed" in capsys.readouterr().err
