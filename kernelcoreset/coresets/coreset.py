@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_ids, check_points, check_weights
 from kernelcoreset.errors import DataError, FormatError
-from kernelcoreset.files.atomic import write_file
+from kernelcoreset.files.atomic import read_file, write_file
 from kernelcoreset.files.documents import Fields, parse_json
 from kernelcoreset.files.paths import open_path
 from kernelcoreset.files.tables import float_column, table_from_bytes, table_to_bytes, vector_column
@@ -130,10 +130,8 @@ class Coreset:
     @staticmethod
     def read_parquet(path: str | PathLike[str]) -> Coreset:
         """Return the coreset that `write_parquet` wrote, or raise a FormatError if the file is damaged."""
-        system, place = open_path(path)
         try:
-            with system.open_input_stream(place, compression=None) as stream:
-                content = bytes(stream.read())
+            content = read_file(*open_path(path))
         except IsADirectoryError:
             raise FormatError(f"{fspath(path)} is a folder, not a coreset file.") from None
         return Coreset.from_bytes(content, fspath(path))

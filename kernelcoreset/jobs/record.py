@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelcoreset.files.atomic import remove_file, write_file
+from kernelcoreset.files.atomic import read_file, remove_file, write_file
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.paths import extend_path, open_path
 from kernelcoreset.jobs.secrets import Secrets, shown_settings
@@ -138,9 +138,7 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
     'done'
     """
     name = os.fspath(path)
-    system, place = open_path(path)
-    with system.open_input_stream(place, compression=None) as stream:
-        content = parse_json(bytes(stream.read()), name)
+    content = parse_json(read_file(*open_path(path)), name)
     for field in ("job", "status"):
         Fields(content, name).text(field)
     if "format" not in content and "checksum" not in content:  # an earlier version wrote it

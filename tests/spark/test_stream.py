@@ -59,6 +59,7 @@ def test_a_stream_in_two_sittings(config, capsys):
     record = record_of()
     assert (record["outcome"], record["batches"], record["rows"]) == ("5 micro-batches added", 5, 500)
     assert record["run"] == 2  # fitted on the first batch, and after four more
+    assert record["store_commit"] == "hard link"
     assert set(labels()) == {1000 * number + i for number in range(5) for i in range(100)}
     store = kc.CoresetStore.open("store")
     assert store.keys() == [key_of(0, 3, 3), key_of(0, 4, 4), key_of(1, 0, 2)]

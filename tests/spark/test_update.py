@@ -77,6 +77,7 @@ def test_nights(days, capsys):
     record = record_of()
     assert (counts_of(record), record["rows"], record["labelled_rows"]) == ((5, 0, 0, 0), 1000, 1000)
     assert (record["run"], record["moved"], record["outcome"]) == (1, None, "updated")
+    assert record["store_commit"] == "hard link"
     assert record["certificate"]["largest_error"] < 0.5
     first = labels()
     assert len(first) == 1000
