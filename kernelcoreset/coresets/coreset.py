@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow import fs
 
 from kernelcoreset.checks import Floats, check_ids, check_points, check_weights
 from kernelcoreset.errors import DataError, FormatError
 from kernelcoreset.files.atomic import read_file, write_file
 from kernelcoreset.files.documents import Fields, parse_json
+from kernelcoreset.files.outputs import why_no_file
 from kernelcoreset.files.paths import open_path
 from kernelcoreset.files.tables import float_column, table_from_bytes, table_to_bytes, vector_column
 
@@ -109,7 +112,21 @@ class Coreset:
         return _from_table(table, "This table")
 
     def write_parquet(self, path: str | PathLike[str]) -> None:
-        """Write the coreset as one Parquet file, with the settings and a digest in the schema's metadata."""
+        """Write the coreset as one Parquet file, with the settings and a digest in the schema's metadata.
+
+        A coreset that is there is replaced as a whole: a crash leaves the old one or the new one. Anything else that is
+        there is left alone, with a FileExistsError.
+
+        Parameters
+        ----------
+        path : path-like
+            A local path, or a URI that pyarrow can open.
+        """
+        reason = why_no_coreset(path)
+        if reason is not None:
+            raise FileExistsError(
+                f"{path} is there and is not a coreset: {reason}. Remove it yourself, or choose another path."
+            )
         write_file(*open_path(path), self.to_bytes())
 
     def to_bytes(self) -> bytes:
@@ -135,6 +152,21 @@ class Coreset:
         except IsADirectoryError:
             raise FormatError(f"{fspath(path)} is a folder, not a coreset file.") from None
         return Coreset.from_bytes(content, fspath(path))
+
+
+def why_no_coreset(path: str | PathLike[str]) -> str | None:
+    """Return why a coreset must not be written to a path; None if nothing, an empty file or a coreset is there."""
+    system, place = open_path(path)
+    reason = why_no_file(system, place)
+    info = system.get_file_info(place)
+    if reason is not None or info.type == fs.FileType.NotFound or not info.size:
+        return reason
+    try:
+        with system.open_input_file(place) as file:
+            metadata = pq.read_schema(file).metadata or {}
+    except (pa.ArrowInvalid, pa.ArrowIOError):
+        return "it is not a whole Parquet file"
+    return None if _METADATA_KEY in metadata else "it is a Parquet file without the metadata of a coreset"
 
 
 def _from_table(table: pa.Table, name: str) -> Coreset:

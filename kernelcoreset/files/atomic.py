@@ -6,16 +6,23 @@ An object store shows a file only when it is complete, so there a file is writte
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import glob
 import os
 import shutil
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pyarrow import fs
 
-_TEMPORARY = ".tmp"
+_NO_EXCHANGE = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
+_AT_FDCWD, _EXCHANGE = -100, 2  # both systems have the same flag
+_TEMPORARY, _OLD = ".tmp", ".old"
 
 
 def is_local(system: fs.FileSystem) -> bool:
@@ -40,6 +47,11 @@ def write_file(system: fs.FileSystem, path: str, content: bytes, *, durable: boo
     content : bytes
     durable : bool
         Whether the content must survive a power cut. `sync_folder` does the same for the name.
+
+    Raises
+    ------
+    FileExistsError
+        If a folder or a device is there. A link stays: what it leads to is replaced.
     """
     if not is_local(system):
         parent = path.rpartition("/")[0]
@@ -48,6 +60,9 @@ def write_file(system: fs.FileSystem, path: str, content: bytes, *, durable: boo
         with system.open_output_stream(path, compression=None) as stream:
             stream.write(content)
         return
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise FileExistsError(f"{path} is a folder or a device; a file is to be written there. Choose another path.")
     temporary = write_beside(path, content, durable)
     try:
         os.replace(temporary, path)
@@ -70,43 +85,84 @@ def sync_folder(system: fs.FileSystem, path: str) -> None:
 def write_folder(system: fs.FileSystem, path: str, files: Mapping[str, bytes]) -> None:
     """Write a folder of files, by their relative names, replacing a folder that is there.
 
-    An object store cannot rename a folder: there the old files are deleted before the new ones are written.
+    An object store cannot rename a folder: there the files are written one by one, in their order, and what else the
+    old folder had is deleted after that. So the last file should be the one that names the others.
     """
     if is_local(system):
         with new_folder(Path(path)) as fresh:
             for name, content in files.items():
                 write_synced(str(fresh / name), content)
         return
-    if system.get_file_info(path).type != fs.FileType.NotFound:
-        system.delete_dir(path)
     for name, content in files.items():
         write_file(system, f"{path}/{name}", content)
+    kept = {f"{path}/{name}" for name in files}
+    found = system.get_file_info(fs.FileSelector(path, recursive=True))
+    for info in sorted(found, key=lambda info: info.path, reverse=True):  # what is in a folder comes before it
+        if info.type == fs.FileType.File and info.path not in kept:
+            system.delete_file(info.path)
+        elif info.type == fs.FileType.Directory and not any(name.startswith(f"{info.path}/") for name in kept):
+            system.delete_dir(info.path)
 
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yield a path beside a local folder; what is written there replaces the folder when the block ends.
 
-    If the block fails, what it wrote is removed and the folder stays as it was. Between the two renames of a
-    replacement there is no folder of that name; a process that is killed there leaves the old one beside it, as
-    `.name.` and a random part.
+    If the block fails, what it wrote is removed and the folder stays as it was. A link to a folder stays: the folder it
+    leads to is replaced. The two folders exchange their names in one step where the system can do that, so that a kill
+    at any moment leaves one of them. Where it cannot (network file systems), there is no folder of that name between
+    two renames; a process that is killed there leaves the old one beside it, as `.name.` and a random part, and the
+    next call puts it back.
     """
-    fresh, old = hidden_name(folder), hidden_name(folder)
+    folder = Path(os.path.realpath(folder))
+    _put_back(folder)
+    fresh = hidden_name(folder)
     try:
         yield fresh
-        was_there = folder.exists()
-        if was_there:
-            folder.rename(old)
-        try:
+        if not folder.exists():
             fresh.rename(folder)
-        except BaseException:
-            if was_there:
-                old.rename(folder)
-            raise
+        elif not _exchange(fresh, folder):
+            _rename_over(fresh, folder)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)  # it is there only if something failed
-    # The new folder has its name: files of the old one that cannot be removed are no reason to fail.
+        # What is there now is the old folder, or what a failed block wrote. The new folder has its name: files of the
+        # old one that cannot be removed are no reason to fail.
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _rename_over(fresh: Path, folder: Path) -> None:
+    """Give a folder's name to another one, in two steps; the old one gets the name of the other."""
+    old = folder.with_name(f"{hidden_name(folder).name}{_OLD}")
+    folder.rename(old)
+    try:
+        fresh.rename(folder)
+    except BaseException:
+        old.rename(folder)
+        raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _put_back(folder: Path) -> None:
+    """Undo the first of two renames after which a process was killed."""
+    if folder.exists() or not folder.parent.is_dir():
+        return
+    left = [path for path in folder.parent.glob(f".{glob.escape(folder.name)}.*{_OLD}") if path.is_dir()]
+    if left:
+        max(left, key=lambda path: path.stat().st_mtime).rename(folder)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one step; return False, and do nothing, if the system cannot do that."""
+    library: Any = ctypes.CDLL(None, use_errno=True) if sys.platform in ("linux", "darwin") else None
+    names = os.fsencode(one), os.fsencode(other)
+    if hasattr(library, "renameat2"):  # Linux
+        failed = library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE)
+    elif hasattr(library, "renamex_np"):  # macOS
+        failed = library.renamex_np(*names, _EXCHANGE)
+    else:
+        return False
+    if failed and ctypes.get_errno() not in _NO_EXCHANGE:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(one), None, str(other))
+    return not failed
 
 
 def remove_file(system: fs.FileSystem, path: str) -> None:

@@ -30,6 +30,7 @@ JOBS = {
                 "coreset.path",
             ),
             record_beside="coreset.path",
+            writes=("coreset.path",),
         ),
         Job(
             "cluster",
@@ -39,6 +40,7 @@ JOBS = {
             sections=("coreset", "cluster", "run"),
             needs=("coreset.path", "cluster.model_path"),
             record_beside="cluster.model_path",
+            writes=("cluster.model_path",),
         ),
         Job(
             "assign",
@@ -59,6 +61,7 @@ JOBS = {
                 _FEATURES,
                 _OUTPUT,
             ),
+            writes=("coreset.path", "cluster.model_path"),
         ),
         Job(
             "spectral",
@@ -72,6 +75,7 @@ JOBS = {
                 _FEATURES,
                 _OUTPUT,
             ),
+            writes=("coreset.path", "cluster.model_path"),
         ),
         Job(
             "graph",
@@ -81,6 +85,7 @@ JOBS = {
             plan="kernelcoreset.spark.jobs.graph:plan",
             sections=("input", "coreset", "cluster", "graph", "output", "spark", "run"),
             needs=(_OUTPUT,),
+            writes=("cluster.model_path",),
         ),
         Job(
             "update",

@@ -111,13 +111,23 @@ class RunRecord:
 
     def write(self, error: BaseException | None = None) -> str:
         """Write the record, whole or not at all, and return its path; a good run removes the record of a failed one."""
-        failed_path = extend_path(self.path, ".failed.json", without=".json")
-        path = self.path if error is None else failed_path
+        path = self.path if error is None else failed_path(self.path)
         content = json.dumps(signed(self.to_dict(error)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         write_file(*open_path(path), content.encode())
         if error is None:
-            remove_file(*open_path(failed_path))
+            remove_file(*open_path(failed_path(self.path)))
         return path
+
+
+def failed_path(path: str) -> str:
+    """Return where the record of a failed run is written, for the path of the record.
+
+    Examples
+    --------
+    >>> failed_path("labels.run.json")
+    'labels.run.failed.json'
+    """
+    return extend_path(path, ".failed.json", without=".json")
 
 
 def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:

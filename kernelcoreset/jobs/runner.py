@@ -17,6 +17,7 @@ import pyarrow as pa
 import kernelcoreset
 from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.explain import BAD_ENVIRONMENT, BAD_SETTINGS, DONE, FAILED, explain
+from kernelcoreset.jobs.places import check_places
 from kernelcoreset.jobs.record import RunRecord, log
 from kernelcoreset.jobs.secrets import Secrets
 from kernelcoreset.jobs.settings.settings import Settings
@@ -40,6 +41,7 @@ class Options:
 
     settings: Settings
     dry_run: bool
+    config: str
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Job:
         Keys that must be set, as `Settings.require` takes them.
     record_beside : str, optional
         Key of the path beside which the run record is written; by default it is written beside the output.
+    writes : tuple of str
+        Which of "coreset.path" and "cluster.model_path" it writes.
     """
 
     name: str
@@ -71,6 +75,7 @@ class Job:
     sections: tuple[str, ...]
     needs: tuple[str, ...]
     record_beside: str | None = None
+    writes: tuple[str, ...] = ()
 
 
 def parse(job: Job, argv: Sequence[str] | None = None) -> Options:
@@ -97,7 +102,7 @@ def parse(job: Job, argv: Sequence[str] | None = None) -> Options:
     )
     parser.add_argument("--version", action="version", version=f"kernelcoreset {kernelcoreset.__version__}")
     given = parser.parse_args(argv)
-    return Options(Settings.load(given.config, given.overrides, job.sections), given.dry_run)
+    return Options(Settings.load(given.config, given.overrides, job.sections), given.dry_run, given.config)
 
 
 def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
@@ -111,7 +116,9 @@ def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
     log_to_stderr()
     try:
         options = parse(job, argv)
-        options.settings.require(job.name, *job.needs)
+        settings = options.settings
+        settings.require(job.name, *job.needs)
+        check_places(settings, options.config, settings.record_path(job.record_beside), job.writes)
     except SettingError as error:
         log.error("Bad settings: %s", error)
         code = BAD_SETTINGS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -16,12 +17,18 @@ from kernelcoreset.errors import FormatError
 from kernelcoreset.files.atomic import write_folder
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.folder import Folder
+from kernelcoreset.files.outputs import why_no_folder
 from kernelcoreset.files.tables import table_from_bytes, table_to_bytes
 
 ABOUT = "model.json"
 _NAMED_ABOUT = f"{ABOUT} of the model"
 _REMEDY = "Save the model again."
 _FORMAT_VERSION = 1
+# The files of a saved model or Spark ML stage, and what a file system leaves beside them.
+_NAMES = re.compile(
+    r"model\.json|(coreset|nodes|degrees)(-[0-9a-f]{16})?\.parquet|metadata|\.(.+\.crc|.+\.tmp|DS_Store)"
+)
+_SIGNS = {"checksum", "kernelcoresetVersion"}
 
 
 class KeptAsFolder(ABC):
@@ -40,7 +47,7 @@ class KeptAsFolder(ABC):
         path : path-like
             A local folder, or a URI that pyarrow can open.
         overwrite : bool
-            Replace a model that is there; without it, that is a FileExistsError.
+            Replace a model that is there; without it, that is a FileExistsError. Anything but a model is left alone.
         """
         _write_model(path, self.to_files(), overwrite)
 
@@ -115,9 +122,39 @@ def _write_model(path: str | os.PathLike[str], files: Mapping[str, bytes], overw
     if folder.kind() != fs.FileType.NotFound:
         if not overwrite:
             raise FileExistsError(f"{path} is there already. Pass overwrite=True, or choose another path.")
-        if folder.kind(ABOUT) != fs.FileType.File:
-            raise FileExistsError(f"{path} is there and is not a model; it is left alone. Choose another path.")
+        reason = why_no_model(path)
+        if reason is not None:
+            raise FileExistsError(
+                f"{path} is there and is not a model: {reason}. Remove it yourself, or choose another path."
+            )
     write_folder(folder.system, folder.path, files)
+
+
+def why_no_model(path: str | os.PathLike[str], about: str = ABOUT) -> str | None:
+    """Return why a model must not be written to a path; None if nothing, an empty folder or a model is there.
+
+    Parameters
+    ----------
+    path : path-like
+    about : str
+        The file that tells what the folder is, a JSON object.
+    """
+    folder = Folder(path)
+    reason = why_no_folder(folder.system, folder.path)
+    if reason is not None:
+        return reason
+    found = folder.system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
+    names = sorted(info.base_name for info in found)
+    foreign = [name for name in names if not _NAMES.fullmatch(name)]
+    if foreign:
+        return f"it holds {foreign[0]}"
+    if not names:
+        return None
+    try:
+        known = parse_json(folder.read(about), about)
+    except (FileNotFoundError, FormatError):
+        return f"it has no readable {about}"
+    return None if isinstance(known, dict) and _SIGNS & known.keys() else f"its {about} is not that of a model"
 
 
 def _read_model(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str, bytes]:

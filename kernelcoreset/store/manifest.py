@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pyarrow import fs
+
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.files.documents import Fields, parse_json
 from kernelcoreset.files.exclusive import intended
 from kernelcoreset.files.folder import Folder
+from kernelcoreset.files.outputs import why_no_folder
 
 _FORMAT_VERSION = 1
 _NAME = re.compile(r"manifest-(\d+)\.json")
@@ -131,6 +134,17 @@ def load(folder: Folder, version: int) -> Manifest | None:
     if manifest.version != version:
         raise FormatError(_damaged(path))
     return manifest
+
+
+def why_no_store(folder: Folder) -> str | None:
+    """Return why a store must not be made in a folder; None if nothing, an empty folder or a store is there."""
+    reason = why_no_folder(folder.system, folder.path)
+    if reason is not None or versions(folder):
+        return reason
+    found = folder.system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True))
+    # A process that was killed before its first commit leaves hidden files and perhaps an unfinished manifest.
+    names = sorted(info.base_name for info in found if not info.base_name.startswith((".", "manifest-")))
+    return f"it holds {names[0]}, but no manifest" if names else None
 
 
 def manifest_name(version: int) -> str:

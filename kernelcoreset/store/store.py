@@ -27,7 +27,7 @@ from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.trust import modules_of
 from kernelcoreset.store.commit import Change, commit, commit_change
 from kernelcoreset.store.leaves import LEAVES, LeafUpdate, read_leaf, write_leaf
-from kernelcoreset.store.manifest import Manifest, newest, plain, versions
+from kernelcoreset.store.manifest import Manifest, newest, plain, versions, why_no_store
 from kernelcoreset.store.nodes import CoresetCache, MergeTree
 from kernelcoreset.store.vacuum import remove_unused_files
 
@@ -121,6 +121,11 @@ class CoresetStore:
         settings = _checked_settings(k, kernel, size, z, leaf_size, seed)
         folder = Folder(path, filesystem)
         manifest = Manifest(0, settings)
+        reason = why_no_store(folder)
+        if reason is not None:
+            raise FileExistsError(
+                f"{fspath(path)} is there and is not a store: {reason}. Remove it yourself, or choose another path."
+            )
         if versions(folder) or not commit(folder, manifest):
             raise FileExistsError(f"There is a store at {fspath(path)} already. Open it, or choose another path.")
         return CoresetStore(folder, manifest, fspath(path), kernel)

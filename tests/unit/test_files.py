@@ -178,7 +178,43 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
         return rename(path, other)
 
     monkeypatch.setattr(Path, "rename", only_once)
+    monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
     with pytest.raises(OSError, match="Input/output error"):
         atomic.write_folder(LOCAL, str(target), {"a": b"new"})
     assert os.listdir(tmp_path) == ["model"]
     assert (target / "a").read_bytes() == b"old"
+
+
+def test_a_folder_changes_in_one_step(tmp_path):
+    target = tmp_path / "model"
+    atomic.write_folder(LOCAL, str(target), {"a": b"old"})
+    before = target.stat().st_ino
+    with atomic.new_folder(target) as fresh:
+        fresh.mkdir()
+        inode = fresh.stat().st_ino
+    assert (target.stat().st_ino, os.listdir(tmp_path)) == (inode, ["model"])
+    assert inode != before
+
+
+def test_a_folder_that_lost_its_name_gets_it_back(tmp_path):
+    (tmp_path / ".model.0123.old").mkdir()
+    (tmp_path / ".model.0123.old" / "a").write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), atomic.new_folder(tmp_path / "model"):
+        raise ZeroDivisionError
+    assert os.listdir(tmp_path) == ["model"]
+    assert (tmp_path / "model" / "a").read_bytes() == b"old"
+
+
+def test_links_stay_and_devices_are_left_alone(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    atomic.write_folder(LOCAL, str(tmp_path / "link"), {"a": b"1"})
+    (tmp_path / "to a").symlink_to(tmp_path / "real" / "a")
+    atomic.write_file(LOCAL, str(tmp_path / "to a"), b"2")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "to a").is_symlink()
+    assert (tmp_path / "real" / "a").read_bytes() == b"2"
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "real"):
+        with pytest.raises(FileExistsError, match="is a folder or a device"):
+            atomic.write_file(LOCAL, str(tmp_path / name), b"3")

@@ -113,7 +113,7 @@ def test_saving_overwrites_only_on_request_and_only_models(fitted, tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.txt").write_text("years of work")
-    with pytest.raises(FileExistsError, match="is not a model; it is left alone"):
+    with pytest.raises(FileExistsError, match=r"is not a model: it holds thesis\.txt\. Remove it yourself"):
         model.save(precious, overwrite=True)
     assert (precious / "thesis.txt").read_text() == "years of work"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "precious"]

@@ -281,7 +281,6 @@ FROM_PATH = {"demo_rows": None, "path": "points", "features": ["a", "b"]}
         ({"output": {"columns": ["a"], "partition_by": ["b"]}}, r"must hold the columns .* missing: \['b'\]"),
         ({"output": {"prediction_col": "distance"}}, "new columns of `output` must have different names"),
         ({"output": {"distance_col": "latitude"}}, r"must not be named like the features .* got \['latitude'\]"),
-        ({"input": FROM_PATH, "output": {"path": "points/"}}, "`output.path` must not be `input.path`"),
         ({"certificate": {"fraction": 1.5}}, "`certificate.fraction` must be at most 1"),
         ({"certificate": {"fraction": 0}}, "`certificate.fraction` must be a finite number above 0"),
         ({"certificate": {"center_sets": -1}}, "`certificate.center_sets` must be at least 0"),

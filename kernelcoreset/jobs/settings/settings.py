@@ -102,8 +102,6 @@ class Settings:
             raise SettingError(f"`input.weight_col` must not be a column of node ids; got {self.input.weight_col!r}.")
 
     def _check_output(self) -> None:
-        if self.output.path is not None and self.output.path.rstrip("/") == (self.input.path or "").rstrip("/"):
-            raise SettingError(f"`output.path` must not be `input.path`; got {self.output.path!r} for both.")
         taken = sorted(set(self.output.new_columns) & {*self.input.feature_columns, self.input.weight_col})
         if taken:
             raise SettingError(

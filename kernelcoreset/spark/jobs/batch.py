@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from kernelcoreset.coresets.recipe import leaf_size_of
 from kernelcoreset.jobs.cluster import cluster_coreset, cluster_spectral
 from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark.jobs import coreset as coreset_step
@@ -106,7 +107,8 @@ def write_labels(data: Input, model: KernelKMeansModel | SpectralModel, settings
     output = settings.output
     if settings.input.bad_rows == "quarantine":
         bad = quarantined_rows(data.frame, data.layout, model)
-        bad.write.mode("overwrite").parquet(str(settings.input.quarantine_path))
+        quarantine = OutputSettings(path=settings.input.quarantine_path, mode="overwrite")
+        write_output(bad, quarantine, "input.quarantine_path")
     measurement = measurement_of(model, settings)
     frame = data.with_columns(output.columns)
     row_groups = data.row_groups_to_copy(frame)

@@ -162,7 +162,8 @@ class MicroBatchHandler:
             write_output(frame, replace(output, mode="overwrite-partitions", partition_by=(column,), columns=None))
         else:
             place = f"{str(output.path).rstrip('/')}/{partition_folder({column: str(batch)})}"
-            write_output(frame, replace(output, path=place, mode="overwrite", partition_by=(), columns=None))
+            part = replace(output, path=place, mode="overwrite", partition_by=(), columns=None)
+            write_output(frame, part, is_part=True)
 
 
 def _one_leaf(found: Leaves, store: CoresetStore, settings: LeafSettings) -> Coreset:

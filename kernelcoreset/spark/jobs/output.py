@@ -11,11 +11,12 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from kernelcoreset.errors import SettingError
 from kernelcoreset.files.atomic import new_folder
-from kernelcoreset.files.paths import local_path, open_path
+from kernelcoreset.files.outputs import mark_output, why_no_output
+from kernelcoreset.files.paths import is_known, local_path, open_path
+from kernelcoreset.jobs.places import FILE_FORMATS, not_own
 from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.spark.columns import quoted
 
-_FILE_FORMATS = ("parquet", "orc", "csv", "json", "text", "avro")
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of a partition column's nulls."""
 # What Spark escapes in the names of partition folders.
@@ -34,32 +35,59 @@ def check_output(spark: SparkSession, settings: OutputSettings) -> None:
         raise SettingError(f"`output.table` already exists: {settings.table}. Set output.mode to overwrite or append.")
 
 
-def write_output(frame: DataFrame, settings: OutputSettings) -> None:
+def write_output(
+    frame: DataFrame, settings: OutputSettings, name: str = "output.path", *, is_part: bool = False
+) -> None:
     """Write the frame in the mode of the settings.
 
-    To overwrite a local folder, a new one is written beside it and renamed at the end. Everything else is left to
-    Spark's writer, which is atomic for table formats such as Delta and for dynamic partition overwrite.
+    To overwrite a local folder, a new one is written beside it and the two exchange their names at the end. Everything
+    else is left to Spark's writer, which is atomic for table formats such as Delta and for dynamic partition overwrite.
+    Only what a job or Spark has written is replaced.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    settings : OutputSettings
+    name : str
+        What errors call the path.
+    is_part : bool
+        Whether the path is one partition of an output. Then files that only look like Spark's are replaced too: a
+        writer that is killed at its end leaves no marker.
     """
     if settings.table is not None:
         _write_table(frame, settings, settings.table)
         return
-    folder = None if settings.path is None else local_path(settings.path)
+    path = str(settings.path)
+    folder = local_path(path)
     was_there = folder is not None and folder.exists()
-    if settings.mode == "overwrite" and folder is not None and was_there and settings.format != "delta":
-        with new_folder(folder) as fresh:
-            _writer(frame, settings).mode("error").save(str(fresh.absolute()))
-        return
+    if settings.mode == "overwrite" and settings.format in FILE_FORMATS:
+        refuse_foreign(path, name, needs_marker=not is_part)
+        if folder is not None and was_there:
+            with new_folder(folder) as fresh:
+                _writer(frame, settings).mode("error").save(str(fresh.absolute()))
+            return
     writer = _writer(frame, settings)
     if settings.mode == "overwrite-partitions":
+        if is_known(path) and settings.format in FILE_FORMATS:
+            mark_output(path)  # Spark writes no _SUCCESS in this mode
         writer = writer.mode("overwrite").option("partitionOverwriteMode", "dynamic")
     else:
         writer = writer.mode(settings.mode)
     try:
-        writer.save(settings.path)
+        writer.save(path)
     except BaseException:
-        if folder is not None and not was_there:  # an empty folder would stop the next run
+        # An empty folder would stop the next run.
+        if folder is not None and not was_there and why_no_output(path) is None:
             shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def refuse_foreign(path: str, name: str, *, needs_marker: bool = True) -> None:
+    """Raise SettingError if something is at a path that no job or Spark has written."""
+    if is_known(path):
+        reason = why_no_output(path, needs_marker=needs_marker)
+        if reason is not None:
+            raise SettingError(not_own(f"`{name}`", path, reason))
 
 
 def remove_partitions(spark: SparkSession, settings: OutputSettings, partitions: Sequence[Mapping[str, str]]) -> None:
@@ -67,7 +95,7 @@ def remove_partitions(spark: SparkSession, settings: OutputSettings, partitions:
 
     Temporary folders that a killed job left behind are removed too.
     """
-    if settings.format not in _FILE_FORMATS:
+    if settings.format not in FILE_FORMATS:
         place = settings.table or f"{settings.format}.{quoted(str(settings.path))}"
         for partition in partitions:
             spark.sql(f"DELETE FROM {place} WHERE {_condition(partition, ' AND ')}")
@@ -108,7 +136,7 @@ def _write_table(frame: DataFrame, settings: OutputSettings, table: str) -> None
         _writer(spark.createDataFrame([], frame.schema), settings).saveAsTable(table)
     if settings.mode != "overwrite-partitions":
         _writer(frame, settings).mode(settings.mode).saveAsTable(table)
-    elif settings.format in _FILE_FORMATS:
+    elif settings.format in FILE_FORMATS:
         _overwrite_partitions(frame, table)
     else:
         frame.writeTo(table).overwritePartitions()

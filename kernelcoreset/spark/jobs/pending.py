@@ -96,7 +96,7 @@ class PendingLabels:
         if not keys:
             return
         bad = quarantined_rows(self._data.rows_of(keys), self._data.data.layout, self._model).drop(KEY)
-        bad.write.mode("append").partitionBy(*partition_by).parquet(path)
+        write_output(bad, replace(quarantine, mode="append"), "input.quarantine_path")
 
     def _write_labels(self, keys: list[str]) -> dict[str, Any]:
         # The certificate compares rows with the coreset, which must be that of the same rows and weights.

@@ -18,7 +18,7 @@ from kernelcoreset.files.atomic import write_folder
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels import Kernel
-from kernelcoreset.models.folder import ABOUT
+from kernelcoreset.models.folder import ABOUT, why_no_model
 
 if TYPE_CHECKING:
     from kernelcoreset.spark.ml.base import CoresetEstimator
@@ -42,9 +42,10 @@ class EstimatorWriter(MLWriter):
         if folder.kind() != fs.FileType.NotFound:
             if not self.shouldOverwrite:
                 raise FileExistsError(f"{path} is there already. Use write().overwrite().save(path), or another path.")
-            if folder.kind("metadata") == folder.kind(ABOUT) == fs.FileType.NotFound:
+            reason = why_no_model(path, _METADATA if folder.kind(ABOUT) == fs.FileType.NotFound else ABOUT)
+            if reason is not None:
                 raise FileExistsError(
-                    f"{path} is there and is not a saved model; it is left alone. Choose another path."
+                    f"{path} is there and is not a saved model: {reason}. Remove it yourself, or choose another path."
                 )
         write_folder(folder.system, folder.path, self.files())
 
