@@ -126,8 +126,33 @@ command=(env ${JAVA_HOME:+"JAVA_HOME=$JAVA_HOME"} "${environment[@]}" "$root/.ve
   --master "$master" --deploy-mode "$mode" --properties-file "$properties"
   ${py_files:+--py-files "$py_files"} ${archives:+--archives "$archives"} ${files:+--files "$files"}
   ${options[@]+"${options[@]}"} "${application[@]}")
+
+# Java ends at SIGTERM or SIGINT with code 143 or 130, whatever the job does. For a stream, which is stopped that way, only
+# the job gets them; again and again, because it may not listen yet.
+run_until_stopped() {
+  local child code stopped
+  set -m # a process group of its own
+  (trap '' TERM INT && exec "${command[@]}") </dev/null &
+  child=$!
+  set +m
+  trap 'stopped=1; forward TERM "$child" &' TERM
+  trap 'stopped=1; forward INT "$child" &' INT
+  while :; do
+    stopped=''
+    wait "$child" && code=0 || code=$?
+    [ -n "$stopped" ] || exit "$code"
+  done
+}
+
+forward() {
+  trap '' TERM INT
+  while kill -s "$1" -- "-$2" 2>/dev/null; do sleep 1; done
+}
+
 if [ -n "$print" ]; then
   printf '%q ' "${command[@]}" && echo
+elif [ "$mode" = client ] && [ "${application[0]##*/}" = stream.py ]; then
+  run_until_stopped
 else
   exec "${command[@]}"
 fi

@@ -44,6 +44,8 @@ class RunRecord:
 
     Attributes
     ----------
+    status : str
+        What the record says of a run without an error: "done", or "stopped" if it was stopped on request.
     stages : list of dict
         Name and seconds of each stage that has ended.
     values : dict
@@ -65,6 +67,7 @@ class RunRecord:
         self.job = job
         self.settings = settings
         self.path = path
+        self.status = "done"
         self.stages: list[dict[str, Any]] = []
         self.values: dict[str, Any] = {}
         self._open: list[str] = []
@@ -97,7 +100,7 @@ class RunRecord:
         return {
             "format": _FORMAT_VERSION,
             "job": self.job,
-            "status": "done" if error is None else "failed",
+            "status": self.status if error is None else "failed",
             "error": None if error is None else secrets.hide(f"{type(error).__name__}: {error}"),
             "started": self._started.isoformat(timespec="seconds"),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -7,15 +7,12 @@ added. The labels of a micro-batch have their own folder, which is overwritten.
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.paths import extend_path, is_known, open_path
@@ -28,12 +25,25 @@ from kernelcoreset.spark.jobs.input import in_one_line, input_layout, selected_r
 from kernelcoreset.spark.jobs.labels import check_output_columns
 from kernelcoreset.spark.jobs.micro_batch import JOB, MicroBatchHandler, StreamState
 from kernelcoreset.spark.jobs.session import open_session
+from kernelcoreset.spark.jobs.stop import StopRequest
 
 
 def run(settings: Settings, record: RunRecord) -> None:
     """Follow the input until it has no more rows for now, or until stopped, as the trigger of the settings says."""
-    with open_session(settings, record.stage("session")) as spark:
-        follow(spark, settings, record)
+    with StopRequest() as stop:
+        before = StreamState()
+        try:
+            before = _checked_state(settings)
+            with open_session(settings, record.stage("session")) as spark:
+                stop.listen()
+                follow(spark, settings, record, stop)
+        except BaseException as error:  # also when Spark is started or stopped
+            if not stop.explains(error):
+                raise
+        if stop.received is not None:
+            log.info("Stopped by %s. A micro-batch that is not finished is read again.", stop.received.name)
+            record.status = "stopped"
+        _add_results(settings, record, before)
 
 
 def plan(settings: Settings) -> dict[str, Any]:
@@ -50,11 +60,10 @@ def plan(settings: Settings) -> dict[str, Any]:
         }
 
 
-def follow(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
+def follow(spark: SparkSession, settings: Settings, record: RunRecord, stop: StopRequest) -> None:
     """Do what `run` does, in a session that is open."""
     wanted = settings.stream
     with record.stage("look"):
-        before = _checked_state(settings)
         frame = read_stream(spark, settings.input)
         input_layout(frame, settings.input)
         output = replace(settings.output, partition_by=(wanted.batch_col,))
@@ -66,14 +75,28 @@ def follow(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
         {"availableNow": True} if wanted.trigger == AVAILABLE_NOW else {"processingTime": wanted.trigger}
     )
     writer = frame.writeStream.foreachBatch(MicroBatchHandler(settings)).trigger(**trigger)
-    with record.stage("stream"), _terminate_is_interrupt():
+    with record.stage("stream"):
         query = writer.option("checkpointLocation", str(wanted.checkpoint)).queryName(settings.spark.app_name).start()
         try:
             while not query.awaitTermination(1):
                 pass
-        except KeyboardInterrupt:
-            log.info("Stopping. A micro-batch that is not finished is read again by the next run.")
-            query.stop()
+        except BaseException as error:
+            if not stop.explains(error):
+                raise
+            _stop_query(query, stop)
+
+
+def _stop_query(query: StreamingQuery, stop: StopRequest) -> None:
+    try:
+        query.stop()
+    except Exception as error:
+        if not stop.explains(error):
+            raise
+        log.info("Java has ended too (%s).", type(error).__name__)
+
+
+def _add_results(settings: Settings, record: RunRecord, before: StreamState) -> None:
+    """Add to the record what the store has now and did not have before."""
     store = store_model.find_store(settings, JOB)
     state = StreamState.of(store)
     batches = state.batch - before.batch
@@ -157,20 +180,3 @@ def _remove_leftovers(settings: Settings) -> None:
     for info in system.get_file_info(fs.FileSelector(place, allow_not_found=True)):
         if info.base_name.startswith((".spark-staging-", f".{settings.stream.batch_col}=")):
             system.delete_dir(info.path)
-
-
-@contextmanager
-def _terminate_is_interrupt() -> Iterator[None]:
-    """Treat SIGTERM, which schedulers send to end a job, like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
