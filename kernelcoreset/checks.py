@@ -15,6 +15,10 @@ from kernelcoreset.errors import DataError, SettingError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.integer[Any]]
+LARGEST = 2**63 - 1
+"""The largest count: compiled loops and files hold counts in 64 bits."""
+LARGEST_SEED = 2**128 - 1
+"""The largest seed: as many bits as numpy's own entropy."""
 
 LEAST_SPREAD = 1e-152
 """Points must differ by this much, or be equal: squares of smaller differences have no digits left in float64."""
@@ -58,13 +62,13 @@ def check_at_least(name: str, value: Any, least: float, remedy: str = "") -> flo
     return number
 
 
-def check_count(name: str, value: Any, least: int = 1, remedy: str = "", *, most: int | None = None) -> int:
+def check_count(name: str, value: Any, least: int = 1, remedy: str = "", *, most: int = LARGEST) -> int:
     """Return `value` as an int if it is a whole number of at least `least` and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise SettingError(f"`{name}` must be a whole number; got {shown(value)} ({type(value).__name__}).")
     if value < least:
         raise SettingError(f"`{name}` must be at least {least}; got {shown(value)}. {remedy}".rstrip())
-    if most is not None and int(value) > most:
+    if int(value) > most:
         raise SettingError(f"`{name}` must be at most {most:,}; got {shown(value)}. {remedy}".rstrip())
     return int(value)
 
@@ -123,7 +127,8 @@ def check_columns(wanted: Mapping[str, Sequence[str]], existing: Sequence[str]) 
 
 def check_seed(seed: Any) -> int:
     """Return a seed as a whole number of at least 0. There is no random default, so every call can be repeated."""
-    return check_count("seed", seed, least=0, remedy="Any whole number will do; the same one gives the same result.")
+    remedy = "Any whole number will do; the same one gives the same result."
+    return check_count("seed", seed, least=0, remedy=remedy, most=LARGEST_SEED)
 
 
 def check_points(points: ArrayLike, name: str = "points", *, allow_empty: bool = False) -> Floats:

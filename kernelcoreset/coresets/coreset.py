@@ -176,6 +176,8 @@ def _from_table(table: pa.Table, name: str) -> Coreset:
     about = Fields(parse_json(metadata[_METADATA_KEY], f"The 'kernelcoreset' metadata of {name}"), name)
     about.version(_FORMAT_VERSION)
     dimension, settings = about.whole("dimension", least=1), about.mapping("settings")
+    if table.column_names.count("id") > 1:
+        raise FormatError(f"{name} must have one column id; it has {', '.join(table.column_names)}.")
     missing = {"point", "weight"} - set(table.column_names)
     if missing:
         raise FormatError(

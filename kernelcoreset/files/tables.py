@@ -80,9 +80,7 @@ def label_column(table: pa.Table, column: str, name: str, least: int, count: int
 
 def vector_column(table: pa.Table, column: str, name: str, dimension: int) -> NDArray[np.float64]:
     """Return a column of lists of `dimension` numbers as an array of shape (n, dimension), or raise FormatError."""
-    if dimension < 1 or column not in table.column_names:
-        raise FormatError(f"{name} must have a column {column} of at least one coordinate.")
-    array = table[column].combine_chunks()
+    array = _one_column(table, column, name)
     is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
     if not is_list or not pa.types.is_floating(array.type.value_type):
         raise FormatError(f"The column {column} of {name} must hold lists of numbers; it holds {array.type}.")
@@ -94,12 +92,16 @@ def vector_column(table: pa.Table, column: str, name: str, dimension: int) -> ND
 
 
 def _column(table: pa.Table, column: str, name: str) -> pa.Array:
-    if table.column_names.count(column) != 1:
-        raise FormatError(f"{name} must have one column {column}; it has {', '.join(table.column_names)}.")
-    array = table[column].combine_chunks()
+    array = _one_column(table, column, name)
     if array.null_count:
         raise FormatError(f"The column {column} of {name} must hold a value in every row; some are missing.")
     return array
+
+
+def _one_column(table: pa.Table, column: str, name: str) -> pa.Array:
+    if table.column_names.count(column) != 1:
+        raise FormatError(f"{name} must have one column {column}; it has {', '.join(table.column_names)}.")
+    return table[column].combine_chunks()
 
 
 def _place_of_digest(content: bytes) -> int | None:

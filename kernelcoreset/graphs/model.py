@@ -113,8 +113,10 @@ class GraphModel(KeptAsFolder):
             raise FormatError("This folder holds another kind of model, not one of a graph.")
         table = unpack_table(files, _NODES, about)
         volumes, inner = about.numbers("volumes"), about.numbers("inner")
-        if not len(volumes) or len(inner) != len(volumes):
-            raise about.wrong("inner", "as long as `volumes`, one number a cluster")
+        if not len(volumes) or not (volumes > 0.0).all():
+            raise about.wrong("volumes", "a list of numbers above 0, one for each cluster")
+        if len(inner) != len(volumes):
+            raise about.wrong("inner", "as long as `volumes`")
         weights = float_column(table, "coreset_weight", _NODES)
         nodes = np.flatnonzero(weights)
         return GraphModel(

@@ -25,6 +25,7 @@ from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about,
 
 _CORESET = "coreset.parquet"
 _COST_ACCURACY = 1e-9  # of squared distances, see `Centers.label`
+_ROUNDING = 1e-6  # more than the sum of a cluster's coefficients can be off
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,8 +203,12 @@ def read_clustering(files: Mapping[str, bytes], trusted_modules: Iterable[str] =
         raise about.wrong("z", "at least 1")
     name = f"{_CORESET} of the model"
     labels = label_column(table, "cluster", name, least=0, count=k)
+    own = float_column(table, "coefficient", name)
+    sums = np.bincount(labels, own.clip(-2.0, 2.0), minlength=k)[np.unique(labels)]
+    if (np.abs(own) > 1.0 + _ROUNDING).any() or (np.abs(sums - 1.0) > _ROUNDING).any():
+        raise FormatError(f"The coefficients in {name} must sum to 1 for each cluster; they do not. Save it again.")
     coefficients = np.zeros((k, len(coreset)))
-    coefficients[labels, np.arange(len(coreset))] = float_column(table, "coefficient", name)
+    coefficients[labels, np.arange(len(coreset))] = own
     solution = Solution(labels, coefficients, about.number("cost"), about.whole("n_iter"), about.flag("converged"))
     kernel = Kernel.from_dict(about.mapping("kernel"), trusted_modules=trusted_modules)
     return KernelKMeansModel(coreset, kernel, solution, z)

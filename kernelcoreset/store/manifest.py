@@ -12,6 +12,7 @@ from typing import Any
 
 from pyarrow import fs
 
+from kernelcoreset.checks import LARGEST_SEED
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.files.documents import Fields, parse_json
 from kernelcoreset.files.exclusive import intended
@@ -21,6 +22,7 @@ from kernelcoreset.files.outputs import why_no_folder
 _FORMAT_VERSION = 1
 _NAME = re.compile(r"manifest-(\d+)\.json")
 _LEAF_FILE = re.compile(r"leaves/[^/]+\.parquet")
+_ENTRY = ("file", "sha256", "content", "rows", "points", "weight", "dimension", "ids", "tag")
 _END = b"}\n"
 _REMEDY = "Restore it, or delete it to go back to the version before."
 
@@ -61,7 +63,7 @@ class Manifest:
         settings = Fields(fields.mapping("settings"), name, _REMEDY)
         for part in ("k", "size", "leaf_size"):
             settings.whole(part, least=1)
-        settings.whole("seed", most=2**64)
+        settings.whole("seed", most=LARGEST_SEED)
         settings.number("z")
         settings.mapping("kernel")
         leaves = fields.mapping("leaves")
@@ -72,6 +74,9 @@ class Manifest:
 
 def _check_entry(entry: Fields) -> None:
     """Raise FormatError unless the entry of a leaf has all its fields."""
+    for part in _ENTRY:
+        if part not in entry.data:
+            raise entry.wrong(part, "there")
     for part in ("rows", "dimension"):
         if entry.data.get(part) is not None:
             entry.whole(part)

@@ -1,7 +1,7 @@
 """Damaged files: one of ours with a fault in it gives an error of the package or the same data, never other data.
 
 Every kind of file is made once, small. A case damages one file and reads it back. What was read is compared with what
-the whole file holds. Everything comes from a seed.
+the whole file holds. `value_faults.py` has the odd values in signed files and settings. Everything comes from a seed.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ import kernelcoreset as kc
 from kernelcoreset.jobs.record import RunRecord, read_record
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.store import manifest as manifests
+from tests.faults import value_faults
 from tests.faults.tally import Tally
 
 POINTS = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [9.0, 9.0]], 30, axis=0)
@@ -132,18 +133,25 @@ def flipped(content: bytes, place: int, bit: int) -> bytes:
     return content[:place] + bytes([content[place] ^ (1 << bit)]) + content[place + 1 :]
 
 
-def byte_faults(kinds: list[Kind], cases: int, seed: int) -> Iterator[tuple[Kind, bytes, str]]:
-    """Yield damaged files: flipped bits, cuts, inserted bytes, and files in the place of others."""
+def flips(kinds: list[Kind], cases: int, seed: int) -> Iterator[tuple[Kind, bytes, str]]:
+    """Yield files with one flipped bit."""
     generator = np.random.default_rng(seed)
     for case in range(cases):
         kind = kinds[case % len(kinds)]
-        content, fault = kind.content, case // len(kinds) % 10
+        place, bit = int(generator.integers(len(kind.content))), int(generator.integers(8))
+        yield kind, flipped(kind.content, place, bit), f"bit {bit} of byte {place}"
+
+
+def byte_faults(kinds: list[Kind], cases: int, seed: int) -> Iterator[tuple[Kind, bytes, str]]:
+    """Yield damaged files: cuts, inserted bytes, and files in the place of others."""
+    generator = np.random.default_rng(seed)
+    for case in range(cases):
+        kind = kinds[case % len(kinds)]
+        content, fault = kind.content, case // len(kinds) % 3
         place = int(generator.integers(len(content)))
-        if fault < 7:
-            yield kind, flipped(content, place, int(generator.integers(8))), "flip"
-        elif fault == 7:
+        if fault == 0:
             yield kind, content[:place], "cut"
-        elif fault == 8:
+        elif fault == 1:
             more = generator.bytes(int(generator.integers(1, 20)))
             yield kind, content[:place] + more + content[place:], "insert"
         elif not kind.alone:
@@ -163,18 +171,46 @@ def try_case(kind: Kind, content: bytes) -> tuple[str, str]:
     return ("done right", "") if found == kind.expected else ("silent wrong", "loads as other data")
 
 
-def try_cases(folder: Path, cases: int) -> tuple[Tally, list[str]]:
-    """Return the tally of damaged files, and a line for every case that ended badly."""
-    kinds = make_kinds(Path(folder))
-    tally, bad = Tally("damaged files"), []
-    for kind, content, fault in byte_faults(kinds, cases, seed=0):
+def try_bytes(kinds: list[Kind], faults: Iterator[tuple[Kind, bytes, str]], tally: Tally) -> list[str]:
+    """Count what comes of damaged files; return a line for every case that ended badly."""
+    bad = []
+    for kind, content, fault in faults:
         outcome, reason = try_case(kind, content)
         tally.add(outcome)
         if reason:
             bad.append(f"{kind.name}, {fault}: {reason}")
-    return tally, bad
+    return bad
 
 
-def run(folder: Path, cases: int | None = None) -> Tally:
-    """Return what came of damaged files, 10,000 by default."""
+def try_values(folder: Path, cases: int, tally: Tally) -> list[str]:
+    """Count what comes of odd values in signed files and in settings; return a line for every bad case."""
+    bad = []
+    kinds = value_faults.all_cases(folder, seed=1)
+    for case in range(cases):
+        name, use = next(kinds[case % len(kinds)])
+        try:
+            use()
+        except kc.KernelCoresetError:
+            tally.add("clear error")
+        except Exception as error:
+            tally.add("silent wrong" if isinstance(error, AssertionError) else "unclear error")
+            bad.append(f"{name}: {type(error).__name__}: {str(error)[:200]}")
+        else:
+            tally.add("done right")
+    return bad
+
+
+def try_cases(folder: Path, cases: int) -> tuple[list[Tally], list[str]]:
+    """Return two tallies of that many cases each, and a line for every case that ended badly."""
+    kinds = make_kinds(Path(folder) / "bytes")
+    flipped_bits, others = Tally("one flipped bit in a file"), Tally("cut, swapped and odd files and settings")
+    third = cases // 3
+    bad = try_bytes(kinds, flips(kinds, cases, seed=0), flipped_bits)
+    bad += try_bytes(kinds, byte_faults(kinds, third, seed=0), others)
+    bad += try_values(Path(folder) / "values", cases - third, others)
+    return [flipped_bits, others], bad
+
+
+def run(folder: Path, cases: int | None = None) -> list[Tally]:
+    """Return what came of damaged files, 10,000 by default for each of two tallies."""
     return try_cases(folder, 10_000 if cases is None else cases)[0]

@@ -17,6 +17,7 @@ import kernelcoreset as kc
 from kernelcoreset import DataError, FormatError, Gaussian, SettingError
 from kernelcoreset.spark import KernelKMeans, KernelKMeansModel
 from tests.spark.conftest import table_of
+from tests.user_kernels import rational
 
 # Spark's searches leave their thread pools to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed running multiprocessing pool:ResourceWarning")
@@ -264,8 +265,15 @@ def test_folders_that_are_no_models(spark, model):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("metadata/part-00000", b"{", "The metadata of .* is damaged. Save it again"),
+        ("metadata/part-00000", b"{", "The metadata of .* is damaged: .* Save it again"),
         ("metadata/part-00000", b'{"uid": "u", "paramMap": {"new": 1}}', "has an unknown parameter, new. Upgrade"),
+        (
+            "metadata/part-00000",
+            b'{"uid": "u", "paramMap": {"predictionCol": []}}',
+            "The metadata of .* is damaged: .* Save it again",
+        ),
+        ("metadata/part-00000", b'{"uid": 7, "paramMap": {}}', "The metadata of .* is damaged: `uid` must be a text"),
+        ("metadata/part-00000", b"[" * 100_000, "The metadata of .* is damaged: .* nested too deeply"),
         ("model.json", b"{}", "model.json of the model is damaged"),
         ("coreset.parquet", b"PAR1", "coreset.parquet of the model is damaged or truncated: its checksum is wrong"),
         ("coreset.parquet", None, "is not a whole model: coreset.parquet missing"),
@@ -284,6 +292,27 @@ def test_what_is_saved_can_be_read_by_people(spark, model):
     metadata = json.loads(Path("model/metadata/part-00000").read_text())
     assert metadata["class"] == "kernelcoreset.spark.KernelKMeansModel"
     assert metadata["paramMap"]["inputCols"] == ["x", "y"]
+
+
+def test_changed_parameters_are_noticed(spark, model):
+    model.save("model")
+    place = Path("model/metadata/part-00000")
+    place.write_text(place.read_text().replace('["x", "y"]', '["y", "x"]'))
+    with pytest.raises(FormatError, match=r"The metadata of model is damaged: its checksum is wrong. Save it again"):
+        KernelKMeansModel.load("model")
+
+
+def test_a_kernel_of_the_user_is_loaded_if_its_module_is_trusted(spark, monkeypatch):
+    own = estimator(kernel=kc.UserKernel(rational))
+    own.save("estimator")
+    pipeline = str(Path("pipeline").absolute())  # Spark's own writer has another working directory
+    Pipeline(stages=[own]).write().save(pipeline)
+    for cls, path in ((KernelKMeans, "estimator"), (Pipeline, pipeline)):
+        with pytest.raises(FormatError, match=r"'tests.user_kernels', which is not trusted"):
+            cls.load(path)
+    monkeypatch.setenv("KERNELCORESET_TRUSTED_MODULES", "tests.user_kernels")
+    assert KernelKMeans.load("estimator").getOrDefault("kernel") == kc.UserKernel(rational)
+    assert Pipeline.load(pipeline).getStages()[0].getOrDefault("kernel") == kc.UserKernel(rational)
 
 
 def test_a_kernel_that_cannot_be_saved(spark):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kernelcoreset.checks import closest_name
+from kernelcoreset.checks import closest_name, shown
 from kernelcoreset.errors import SettingError
 
 
@@ -29,14 +29,26 @@ def check_texts(section_name: str, section: Any, *names: str) -> None:
     for name in names:
         value = getattr(section, name)
         if value is not None and (not isinstance(value, str) or not value.strip()):
-            raise SettingError(f"`{section_name}.{name}` must be a text that is not empty, in quotes; got {value!r}.")
+            raise SettingError(
+                f"`{section_name}.{name}` must be a text that is not empty, in quotes; got {shown(value)}."
+            )
+
+
+def plain_text(key: str, value: Any) -> str:
+    """Return a single value as text; raise SettingError if it is a number with thousands of digits."""
+    try:
+        return str(value)
+    except ValueError:
+        raise SettingError(f"`{key}` is a number with too many digits.") from None
 
 
 def column_names(key: str, values: Any) -> tuple[str, ...]:
     """Return a list of column names as a tuple; raise SettingError if it is something else or has duplicates."""
     texts = isinstance(values, list | tuple) and all(isinstance(value, str) and value for value in values)
     if not texts or len(set(values)) < len(values):
-        raise SettingError(f'`{key}` must be a list of different column names, such as ["a", "b"]; got {values!r}.')
+        raise SettingError(
+            f'`{key}` must be a list of different column names, such as ["a", "b"]; got {shown(values)}.'
+        )
     return tuple(values)
 
 
@@ -51,7 +63,8 @@ def flat_options(key: str, values: Any) -> dict[str, str]:
         if isinstance(value, Mapping):
             flat.update({f"{name}.{rest}": text for rest, text in flat_options(f"{key}.{name}", value).items()})
         elif isinstance(value, str | int | float):
-            flat[name] = str(value).lower() if isinstance(value, bool) else str(value)
+            text = plain_text(f"{key}.{name}", value)
+            flat[name] = text.lower() if isinstance(value, bool) else text
         else:
             raise SettingError(f"`{key}.{name}` must be a text, a number or true/false; got a {type(value).__name__}.")
     return flat

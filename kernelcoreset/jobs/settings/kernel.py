@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernelcoreset.checks import closest_name
+from kernelcoreset.checks import closest_name, shown
 from kernelcoreset.errors import KernelCoresetError, SettingError
 from kernelcoreset.jobs.settings.fields import refuse_unknown
 from kernelcoreset.kernels import Kernel, Normalized
@@ -61,7 +61,7 @@ class KernelSettings:
 def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
     """Return a [kernel] table in the form of `Kernel.to_dict`, with its names checked."""
     if not isinstance(table, Mapping):
-        raise SettingError(f'`{key}` must be a table such as {{name = "Gaussian", sigma = 50.0}}; got {table!r}.')
+        raise SettingError(f'`{key}` must be a table such as {{name = "Gaussian", sigma = 50.0}}; got {shown(table)}.')
     parameters = {name: value for name, value in table.items() if name not in ("name", "kernel")}
     name = table.get("name", table.get("kernel"))
     classes = {each: kind for each, kind in kernel_classes().items() if kind is not Normalized}
@@ -73,7 +73,7 @@ def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
     if not isinstance(name, str) or name not in classes:
         meant = closest_name(name, sorted(classes)) if isinstance(name, str) else None
         hint = f"Did you mean {meant!r}?" if meant else f"Known: {', '.join(sorted(classes))}."
-        raise SettingError(f"`{key}.name` must be the name of a kernel; got {name!r}. {hint}")
+        raise SettingError(f"`{key}.name` must be the name of a kernel; got {shown(name)}. {hint}")
     expected = dataclasses.fields(classes[name])  # type: ignore[arg-type]
     refuse_unknown("key", f"{key}.", parameters, [part.name for part in expected])
     for part in expected:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from kernelcoreset.checks import shown
 from kernelcoreset.errors import SettingError
+from kernelcoreset.jobs.settings.fields import plain_text
 
 Order = list[tuple[int, int, str]]
 
@@ -140,8 +142,8 @@ def key_texts(setting: str, value: Any) -> tuple[str, ...]:
     texts = []
     for part in values:
         if isinstance(part, bool) or not isinstance(part, str | int | datetime.date):
-            raise SettingError(f'`{setting}` must be a text such as "2026-01-05"; got {part!r}.')
-        texts.append(str(part).strip())
+            raise SettingError(f'`{setting}` must be a text such as "2026-01-05"; got {shown(part)}.')
+        texts.append(plain_text(setting, part).strip())
         KeyRange(texts[-1], setting)  # checks it
     return tuple(texts)
 

@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from kernelcoreset.checks import shown
 from kernelcoreset.errors import SettingError
 from kernelcoreset.files.atomic import read_file
 from kernelcoreset.files.paths import open_path
@@ -33,11 +34,14 @@ def make_sections(tables: Mapping[str, Any], classes: Mapping[str, Any], wanted:
     refuse_unknown("section", "", tables, classes)
     for name in tables:
         if not isinstance(tables[name], Mapping):
-            raise SettingError(f"`{name}` must be a section, written [{name}]; got {tables[name]!r}.")
+            raise SettingError(f"`{name}` must be a section, written [{name}]; got {shown(tables[name])}.")
     sections: dict[str, Any] = {}
     for name in classes:  # in this order: defaults of later sections come from [coreset]
         if name in wanted:
-            sections[name] = _make(classes[name], name, tables, sections)
+            try:
+                sections[name] = _make(classes[name], name, tables, sections)
+            except RecursionError:
+                raise SettingError(f"The section [{name}] is nested too deeply.") from None
     return sections
 
 
@@ -65,8 +69,10 @@ def _read_toml(path: str) -> dict[str, Any]:
         raise SettingError(f"The settings file {path} does not exist. Relative to {Path.cwd()}.") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingError(f"{path} is not valid TOML: {error}. Text values need quotes.") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # also a wrong encoding, and numbers of thousands of digits
         raise SettingError(f"The settings file {path} cannot be read: {error}.") from None
+    except RecursionError:
+        raise SettingError(f"The settings file {path} cannot be read: it is nested too deeply.") from None
 
 
 def _apply(tables: dict[str, Any], override: str) -> None:
@@ -79,6 +85,10 @@ def _apply(tables: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    except (ValueError, RecursionError):
+        raise SettingError(
+            f"--set {full_key}: the value is nested too deeply, or a number with too many digits."
+        ) from None
     table = tables
     for part in path:
         table = table.setdefault(part, {})

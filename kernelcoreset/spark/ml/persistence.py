@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kernelcoreset.spark.ml.kernel_kmeans import KernelKMeansModel
 
 _METADATA = "metadata/part-00000"
+_REMEDY = "Save it again."
 # The module that a saved stage names for its class: a public one, so that no file's place is part of the format.
 _PUBLIC_MODULE = "kernelcoreset.spark"
 
@@ -120,7 +121,11 @@ def _set_params(instance: Any, metadata: dict[str, Any], path: str) -> None:
     for name, value in metadata["paramMap"].items():
         if not instance.hasParam(name):
             raise FormatError(f"The metadata of {path} has an unknown parameter, {name}. Upgrade kernelcoreset.")
-        instance._set(**{name: Kernel.from_dict(value) if name == "kernel" else value})
+        read = Kernel.from_dict(value) if name == "kernel" else value
+        try:
+            instance._set(**{name: read})
+        except (TypeError, ValueError) as error:
+            raise FormatError(f"The metadata of {path} is damaged: {error} {_REMEDY}") from None
 
 
 def _read_metadata(folder: Folder, path: str) -> dict[str, Any]:
@@ -129,8 +134,8 @@ def _read_metadata(folder: Folder, path: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise FileNotFoundError(f"There is nothing saved at {path}.") from None
     name = f"The metadata of {path}"
-    metadata = parse_json(content, name)
+    metadata = parse_json(content, name, _REMEDY)
     if "checksum" in metadata:  # earlier versions wrote none
-        metadata = unsigned(metadata, name)
-    fields = Fields(metadata, name)
+        metadata = unsigned(metadata, name, _REMEDY)
+    fields = Fields(metadata, name, _REMEDY)
     return {"uid": fields.text("uid"), "paramMap": fields.mapping("paramMap")}
