@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self, TypeVar
 
 from pyarrow import fs
 
 from kernelcoreset.coresets.recipe import leaf_size_of
 from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.files.documents import Fields
 from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels.kernel import Kernel
@@ -42,7 +43,16 @@ class JobState:
     def of(cls, store: CoresetStore | None) -> Self:
         """Return the state in a store, or the initial state if there is no store."""
         kept = {} if store is None else store.state
-        return cls(**{name: value for name, value in kept.items() if name not in _COMMON})
+        own = {name: value for name, value in kept.items() if name not in _COMMON}
+        unknown = sorted(own.keys() - {part.name for part in fields(cls)})
+        if unknown:
+            raise FormatError(
+                f"The state of the store at {store and store.path} has unknown fields: {', '.join(unknown)}. It is not "
+                "the store of this job, or a newer version wrote it. Set another store.path, or upgrade kernelcoreset."
+            )
+        if "run" in own:
+            Fields(own, f"The state of the store at {store and store.path}").whole("run")
+        return cls(**own)
 
 
 _State = TypeVar("_State", bound=JobState)

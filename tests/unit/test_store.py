@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import kernelcoreset as kc
+from kernelcoreset.jobs import store_model
 from kernelcoreset.store import key_tree, manifest, nodes
 from tests.cases import some_points
 from tests.stores import DAYS, KERNEL, day, filled, new_store, same
@@ -294,3 +295,17 @@ def test_old_keys_are_put_together_in_one_change(tmp_path):
     store.change(put={"2024-01": store.result(40, keys=old)}, expire=old)
     assert store.keys() == ["2024-01", *DAYS[9:]]
     assert store.result().weights.sum() == pytest.approx(before.weights.sum(), rel=0.2)
+
+
+def test_the_state_of_another_program_is_no_state_of_a_job(tmp_path):
+    store = new_store(tmp_path / "store")
+    store.change(state={"job": "update", "run": 3})
+    assert store_model.JobState.of(store).run == 3
+    store.change(state={"job": "update", "colour": "red"})
+    with pytest.raises(
+        kc.FormatError, match=r"state of the store at .* has unknown fields: colour. It is not the store"
+    ):
+        store_model.JobState.of(store)
+    store.change(state={"run": "three"})
+    with pytest.raises(kc.FormatError, match=r"state of the store at .* is damaged: `run` must be a whole number"):
+        store_model.JobState.of(store)
