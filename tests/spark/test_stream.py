@@ -14,7 +14,10 @@ import pytest
 
 import kernelcoreset as kc
 from kernelcoreset.jobs import cli
+from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.spark.jobs.compaction import compacted, key_of
+from kernelcoreset.spark.jobs.input import selected_rows
+from kernelcoreset.spark.jobs.trace import traced
 from tests.spark.job_runs import record_of, write_config
 from tests.spark.job_runs import run as run_job
 from tests.spark.test_update import points_of
@@ -114,6 +117,53 @@ def test_bad_rows_and_batches_without_good_ones(config, capsys):
     assert pq.read_table("aside").num_rows == 105
     store = kc.CoresetStore.open("store")
     assert store.keys() == [key_of(0, 0, 0), key_of(0, 1, 1)]
+
+
+LINES = ['{"id": 1, "x": 1.0, "y": 2.0}', "not json at all", '{"id": 3, "x": "abc", "y": 1.0}', '{"other": 1}']
+
+
+def test_a_row_that_cannot_be_parsed_is_found_again(config):
+    """Rows of nulls are put aside with the file and the text; good rows have no additional columns."""
+    Path("in").mkdir()
+    Path("in/only bad.json").write_text("neither this\n")
+    os.utime("in/only bad.json", (1_600_000_000,) * 2)  # before there is a model
+    Path("in/mixed.json").write_text("\n".join(LINES) + "\n")
+    aside = ["input.bad_rows=quarantine", "input.quarantine_path=HERE/aside", "coreset.k=1"]
+    assert run("input.format=json", *aside) == 0
+    assert list(labels()) == [1]
+    assert set(pq.read_table("out").column_names) == {"id", "x", "y", "prediction", "distance", "batch"}
+    found = pq.read_table("aside").to_pylist()
+    assert all(row["reason"] for row in found)
+    assert {row["source_text"] for row in found} == {"neither this", *LINES[1:3], None}
+    names = {row["source_text"]: row["source_file"].rpartition("/")[2] for row in found}
+    assert names.pop("neither this") == "only%20bad.json"
+    assert set(names.values()) == {"mixed.json"}
+    assert record_of()["bad_rows"] == 4
+
+
+def test_rows_of_a_source_without_files_keep_all_that_the_source_said(config):
+    """As from Kafka: the columns are made by expressions, and what they were made from is lost if they fail."""
+    Path("in").mkdir()
+    Path("in/values.txt").write_text("1 2\n3 4\nfive six\n")
+    text = Path("job.toml").read_text().replace('schema = "id long, x double, y double"\n', "")
+    Path("job.toml").write_text(text)
+    select = "[\"TRY_CAST(split(value, ' ')[0] AS DOUBLE) AS x\", \"TRY_CAST(split(value, ' ')[1] AS DOUBLE) AS y\"]"
+    options = ["input.format=text", f"input.select={select}", "input.schema=value string"]
+    assert run(*options, "input.bad_rows=quarantine", "input.quarantine_path=HERE/aside", "coreset.k=2") == 0
+    (row,) = pq.read_table("aside").to_pylist()
+    assert (row["x"], row["source_value"], row["source_file"].endswith("values.txt")) == (None, "five six", True)
+    assert pq.read_table("out").num_rows == 2
+
+
+def test_kafka_rows_keep_topic_partition_offset_and_value(spark):
+    schema = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp"
+    source = spark.createDataFrame([(None, b"{broken", "events", 3, 41, None)], schema)
+    select = ["from_json(CAST(value AS STRING), 'x DOUBLE').x AS x", "topic AS source_topic"]
+    settings = InputSettings(format="kafka", select=select, features=["x"])
+    frame, names = traced(source, settings, ["x", "source_topic"], lambda *_: pytest.fail("nothing to parse"))
+    (row,) = [row.asDict() for row in selected_rows(frame, settings, *names).collect()]
+    found = {name: row[name] for name in ("x", "source_topic_", "source_partition", "source_offset", "source_value")}
+    assert list(found.values()) == [None, "events", 3, 41, b"{broken"]
 
 
 def test_a_source_that_goes_on_until_stopped(config, spark):

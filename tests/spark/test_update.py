@@ -464,6 +464,11 @@ def test_a_filter_of_the_moment_is_refused(days, capsys, where):
     assert "must give the same rows in every run" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_a_quarantine_without_labels_is_refused(days, capsys):
+    assert run("update.label=none", "input.bad_rows=quarantine", "input.quarantine_path=HERE/aside") == 2
+    assert "needs labels" in capsys.readouterr().err.splitlines()[-1]
+
+
 # --- as of a date, and backfill --------------------------------------------------------------------------------------
 
 
@@ -582,6 +587,33 @@ def test_keys_that_can_no_longer_be_labelled_are_reported(days, monkeypatch, cap
     message = "1 keys get no labels, because the input no longer has their rows: date=2026-01-02"
     assert message in capsys.readouterr().err
     assert {i // 1000 for i in labels()} == {1, 3, 4, 5}
+
+
+def test_quarantined_rows_say_where_they_are_from(days):
+    quarantine = ["input.bad_rows=quarantine", "input.quarantine_path=HERE/aside"]
+    put_day(2, 2, bad=3)
+    assert run(*quarantine) == 0
+    found = pq.read_table("aside").sort_by("id").to_pylist()
+    assert [row["source_row"] for row in found] == [0, 1, 2]
+    assert {row["source_file"].rpartition("/days/")[2] for row in found} == {"date=2026-01-02/part-0.parquet"}
+    assert set(pq.read_table("out").column_names) == {"id", "x", "y", "date", "prediction", "distance"}
+    # Lines of CSV files that cannot be parsed.
+    Path("files").mkdir()
+    Path("files/a.csv").write_text("id,x,y\n1,1.0,2.0\n2,3.0,4.0\n3,left,right\n")
+    options = ["input.path=HERE/files", "input.format=csv", "input.options={header=true}"]
+    options += ["input.schema=id long, x double, y double", "coreset.k=2", "cluster.k=2"]
+    place = ["store.path=HERE/s2", "output.path=HERE/o2", "input.quarantine_path=HERE/a2"]
+    assert run(*options, "input.bad_rows=quarantine", *place) == 0
+    (row,) = pq.read_table("a2").to_pylist()
+    assert (row["source_text"], row["key"]) == ("3,left,right", "a.csv")
+    assert row["source_file"].endswith("files/a.csv")
+    # All rows of a CSV file without a schema, by the batch job.
+    batch = ["output.path=HERE/o3", "input.quarantine_path=HERE/a3", "input.bad_rows=quarantine"]
+    options = ["input.path=HERE/files", "input.format=csv", "input.options={header=true}", "coreset.k=2", "cluster.k=2"]
+    select = '["id", "TRY_CAST(x AS DOUBLE) AS x", "TRY_CAST(y AS DOUBLE) AS y"]'
+    assert run_job(cli.run_main, *options, *batch, f"input.select={select}") == 0
+    (row,) = pq.read_table("a3").to_pylist()
+    assert (row["source_x"], row["source_y"], row["source_file"].endswith("a.csv")) == ("left", "right", True)
 
 
 def test_a_day_of_bad_rows_only_is_put_aside_too(days):

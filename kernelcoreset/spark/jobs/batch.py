@@ -106,7 +106,7 @@ def write_labels(data: Input, model: KernelKMeansModel | SpectralModel, settings
     """Label all rows and write them; the same pass measures the model on all rows."""
     output = settings.output
     if settings.input.bad_rows == "quarantine":
-        bad = quarantined_rows(data.frame, data.layout, model)
+        bad = quarantined_rows(data.traced, data.layout, model)
         quarantine = OutputSettings(path=settings.input.quarantine_path, mode="overwrite")
         write_output(bad, quarantine, "input.quarantine_path")
     measurement = measurement_of(model, settings)

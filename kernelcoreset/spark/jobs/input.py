@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from kernelcoreset.errors import DataError, KernelCoresetError, SettingError
 from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.spark.columns import Layout, layout_of, quoted, with_dimension
 from kernelcoreset.spark.jobs.demo import demo_frame
+from kernelcoreset.spark.jobs.trace import traced
 from kernelcoreset.spark.scan import Footers, RowGroups, can_copy, can_read, local_files
 
 _CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # the start of Spark's messages
@@ -49,6 +51,17 @@ class Input:
     def sized_layout(self) -> Layout:
         """The layout with the number of features; a small job for an array column."""
         return with_dimension(self.frame, self.layout)
+
+    @cached_property
+    def traced(self) -> DataFrame:
+        """The rows of `frame` with the columns that say where each is from."""
+
+        def reload(schema: StructType, options: Mapping[str, str]) -> DataFrame:
+            reader = self.spark.read.format(self.settings.format).options(**{**self.settings.options, **options})
+            return reader.schema(schema).load(self.settings.path)
+
+        source, names = traced(self.source, self.settings, self.frame.columns, reload)
+        return selected_rows(source, self.settings, *names)
 
     @cached_property
     def row_groups(self) -> list[RowGroups] | None:
@@ -100,7 +113,7 @@ def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> D
 
 def selected_rows(frame: DataFrame, settings: InputSettings, *also: str) -> DataFrame:
     """Return the columns and rows of a frame that the settings select, and the columns `also`."""
-    frame = frame.selectExpr(*settings.select, *also) if settings.select else frame
+    frame = frame.selectExpr(*settings.select, *map(quoted, also)) if settings.select else frame
     return frame if settings.where is None else frame.where(settings.where)
 
 

@@ -23,6 +23,7 @@ from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.columns import quoted
 from kernelcoreset.spark.jobs.input import Input, selected_rows
 from kernelcoreset.spark.jobs.output import NO_VALUE
+from kernelcoreset.spark.jobs.trace import traced
 from kernelcoreset.spark.keyed_leaves import KEY
 
 FILE_KEY = "key"
@@ -107,18 +108,38 @@ class KeyedInput:
 
     def rows_of(self, keys: Iterable[str]) -> DataFrame:
         """Return the rows of some keys, with the additional column `KEY`. Files are read with the known schema."""
-        keys = list(keys)
         if self.key_col:
-            key = F.col(quoted(self.key_col)).cast("string")
-            return self.data.frame.withColumn(KEY, key).where(F.col(KEY).isin(keys))
-        options = {"basePath": self._root, **self.settings.input.options}
-        reader = self.spark.read.format(self.settings.input.format).options(**options).schema(self._schema)
-        raw = reader.load([file for key in keys for file in self.parts[key].files])
+            return self._rows_by_column(self.data.frame, keys)
+        return self._with_key(self._read_files(list(keys), self._schema))
+
+    def traced_rows_of(self, keys: Iterable[str]) -> DataFrame:
+        """Return the same with the columns that say where each row is from."""
+        if self.key_col:
+            return self._rows_by_column(self.data.traced, keys)
+        keys = list(keys)
+        source, names = traced(
+            self._read_files(keys, self._schema),
+            self.settings.input,
+            [*self.columns, KEY],
+            lambda schema, options: self._read_files(keys, schema, options),
+        )
+        return self._with_key(source, *names)
+
+    def _rows_by_column(self, frame: DataFrame, keys: Iterable[str]) -> DataFrame:
+        key = F.col(quoted(str(self.key_col))).cast("string")
+        return frame.withColumn(KEY, key).where(F.col(KEY).isin(list(keys)))
+
+    def _read_files(self, keys: list[str], schema: StructType, more: Mapping[str, str] | None = None) -> DataFrame:
+        options = {"basePath": self._root, **self.settings.input.options, **(more or {})}
+        reader = self.spark.read.format(self.settings.input.format).options(**options).schema(schema)
+        return reader.load([file for key in keys for file in self.parts[key].files])
+
+    def _with_key(self, raw: DataFrame, *also: str) -> DataFrame:
         if self._folder_columns:
             key = F.concat_ws("/", *[_segment(name) for name in self._folder_columns])
         else:
             key = F.substring("_metadata.file_path", len(self._encoded_root) + 1, 1_000_000)
-        keyed = selected_rows(raw.select("*", key.alias(KEY)), self.settings.input, KEY)
+        keyed = selected_rows(raw.select("*", key.alias(KEY)), self.settings.input, KEY, *also)
         return keyed if self._folder_columns else keyed.withColumn(FILE_KEY, F.col(KEY))
 
     def key_of_file(self, path: str) -> str:
@@ -239,6 +260,11 @@ class KeyedInput:
 def check_input(settings: Settings) -> None:
     """Raise SettingError if the input, by its settings alone, cannot be followed from run to run."""
     _refuse_one_partition(settings.input)
+    if settings.update.label == "none" and settings.input.bad_rows == "quarantine":
+        raise SettingError(
+            '`input.bad_rows` = "quarantine" needs labels: bad rows are put aside while rows are labelled; got '
+            '`update.label` = "none". Use "drop" or "fail", or another label.'
+        )
     if settings.update.key_col is None or settings.update.version_col is not None:
         for text in (settings.input.where or "", *settings.input.select):
             if _OF_THE_MOMENT.search(text):

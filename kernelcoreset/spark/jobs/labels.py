@@ -77,7 +77,9 @@ def summary_of(summary: KernelKMeansSummary, model: KernelKMeansModel | Spectral
     return found
 
 
-def quarantined_rows(frame: DataFrame, layout: Layout, model: KernelKMeansModel | SpectralModel) -> DataFrame:
-    """Return the bad rows of a frame, each with the reason why it is bad."""
-    reason = why_bad(frame, LabelSettings.of(model, layout).layout)
+def quarantined_rows(
+    frame: DataFrame, layout: Layout, model: KernelKMeansModel | SpectralModel | None = None
+) -> DataFrame:
+    """Return the bad rows of a frame, each with the reason; without a model the layout must have its dimension."""
+    reason = why_bad(frame, layout if model is None else LabelSettings.of(model, layout).layout)
     return frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -49,15 +50,23 @@ class MicroBatchHandler:
     """The function that Spark calls with each micro-batch.
 
     It is pickled before it is first called: on Spark Connect it runs in a process beside the server.
+
+    Parameters
+    ----------
+    settings : Settings
+    source_columns : sequence of str
+        Columns of the frame that say where a row is from. Only the quarantine has them.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, source_columns: Sequence[str] = ()) -> None:
         self.settings = settings
+        self._source_columns = tuple(source_columns)
         self._store: CoresetStore | None = None
         self._model: tuple[str, KernelKMeansModel] | None = None
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Add one micro-batch to the store, refit the model if it is due, and write the labels."""
+        traced, frame = frame, frame.drop(*self._source_columns)
         # The same object from batch to batch, so that a commit of another writer in between is noticed.
         self._store = self._store or store_model.find_store(self.settings, JOB)
         # Read once per micro-batch: every step below gets the state and returns the new one.
@@ -75,9 +84,13 @@ class MicroBatchHandler:
             )
         if batch > state.batch:
             state = self._add_leaf(self._store, state, frame, layout, batch)
+        if self.settings.input.bad_rows == "quarantine":  # there may be bad rows before there is a model
+            quarantine = OutputSettings(path=self.settings.input.quarantine_path)
+            self._write_batch(quarantined_rows(traced, layout), quarantine, batch)
         model = self._refit_if_due(self._store, state, model)
         if model is not None:
-            self._write(frame, layout, model, batch)
+            labelled = label_input(frame, layout, model, self.settings, columns=self.settings.output.columns)
+            self._write_batch(labelled, self.settings.output, batch)
 
     def _layout(self, frame: DataFrame, model: KernelKMeansModel | None) -> Layout:
         layout = input_layout(frame, self.settings.input)
@@ -145,14 +158,6 @@ class MicroBatchHandler:
         return None if name is None or self._model is None else self._model[1]
 
     # --- labels ------------------------------------------------------------------------------------------------------
-
-    def _write(self, frame: DataFrame, layout: Layout, model: KernelKMeansModel, batch: int) -> None:
-        settings = self.settings
-        if settings.input.bad_rows == "quarantine":
-            quarantine = OutputSettings(path=settings.input.quarantine_path)
-            self._write_batch(quarantined_rows(frame, layout, model), quarantine, batch)
-        labelled = label_input(frame, layout, model, settings, columns=settings.output.columns)
-        self._write_batch(labelled, settings.output, batch)
 
     def _write_batch(self, frame: DataFrame, output: OutputSettings, batch: int) -> None:
         """Write the rows of a micro-batch; they replace what an earlier attempt may have written."""

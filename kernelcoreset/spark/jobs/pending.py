@@ -95,7 +95,7 @@ class PendingLabels:
         remove_partitions(self._data.spark, quarantine, [self._data.partition_of(key) for key in replaced])
         if not keys:
             return
-        bad = quarantined_rows(self._data.rows_of(keys), self._data.data.layout, self._model).drop(KEY)
+        bad = quarantined_rows(self._data.traced_rows_of(keys), self._data.data.layout, self._model).drop(KEY)
         write_output(bad, replace(quarantine, mode="append"), "input.quarantine_path")
 
     def _write_labels(self, keys: list[str]) -> dict[str, Any]:

@@ -7,12 +7,14 @@ added. The labels of a micro-batch have their own folder, which is overwritten.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.paths import extend_path, is_known, open_path
@@ -26,6 +28,7 @@ from kernelcoreset.spark.jobs.labels import check_output_columns
 from kernelcoreset.spark.jobs.micro_batch import JOB, MicroBatchHandler, StreamState
 from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spark.jobs.stop import StopRequest
+from kernelcoreset.spark.jobs.trace import traced
 
 
 def run(settings: Settings, record: RunRecord) -> None:
@@ -70,11 +73,14 @@ def follow(spark: SparkSession, settings: Settings, record: RunRecord, stop: Sto
         check_output_columns([*frame.columns, wanted.batch_col], output, settings.input)
         if wanted.batch_col in frame.columns:
             raise SettingError(f"Columns already exist: {wanted.batch_col}. Set stream.batch_col to another name.")
+        names: tuple[str, ...] = ()
+        if settings.input.bad_rows == "quarantine":
+            frame, names = trace_stream(spark, settings.input, frame)
         _remove_leftovers(settings)
     trigger: dict[str, Any] = (
         {"availableNow": True} if wanted.trigger == AVAILABLE_NOW else {"processingTime": wanted.trigger}
     )
-    writer = frame.writeStream.foreachBatch(MicroBatchHandler(settings)).trigger(**trigger)
+    writer = frame.writeStream.foreachBatch(MicroBatchHandler(settings, names)).trigger(**trigger)
     with record.stage("stream"):
         query = writer.option("checkpointLocation", str(wanted.checkpoint)).queryName(settings.spark.app_name).start()
         try:
@@ -126,10 +132,7 @@ def read_stream(spark: SparkSession, settings: InputSettings) -> DataFrame:
             "The job stream needs a source that can be streamed: `input.path`, `input.table` or a `format`."
         )
     try:
-        reader = spark.readStream.format(settings.format).options(**settings.options)
-        reader = reader if settings.schema is None else reader.schema(settings.schema)
-        frame = reader.table(settings.table) if settings.table is not None else reader.load(settings.path)
-        frame = selected_rows(frame, settings)
+        frame = selected_rows(_open_stream(spark, settings), settings)
         frame.schema  # noqa: B018  Spark Connect looks nothing up before this
     except Exception as error:  # some errors of Spark are of py4j's classes, which Spark Connect does not have
         known = in_one_line(error, settings)
@@ -141,6 +144,29 @@ def read_stream(spark: SparkSession, settings: InputSettings) -> DataFrame:
             raise
         raise known from None
     return frame
+
+
+def trace_stream(spark: SparkSession, settings: InputSettings, frame: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return what `read_stream` returned with the columns that say where each row is from, and their names."""
+    source, names = traced(
+        _open_stream(spark, settings),
+        settings,
+        frame.columns,
+        lambda schema, options: _open_stream(spark, settings, schema, options),
+    )
+    return selected_rows(source, settings, *names), names
+
+
+def _open_stream(
+    spark: SparkSession,
+    settings: InputSettings,
+    schema: StructType | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    reader = spark.readStream.format(settings.format).options(**{**settings.options, **(options or {})})
+    wanted = schema or settings.schema
+    reader = reader if wanted is None else reader.schema(wanted)
+    return reader.table(settings.table) if settings.table is not None else reader.load(settings.path)
 
 
 def _checked_state(settings: Settings) -> StreamState:
