@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterable
 from os import PathLike
 
 from pyarrow import fs
@@ -86,21 +87,35 @@ def why_no_output(path: str | PathLike[str], *, needs_marker: bool = True) -> st
     reason = why_no_folder(system, place)
     if reason is not None:
         return reason
-    names = _names_below(system, place)
-    for folder, name in names:
-        if not _MARKERS.fullmatch(name) and not _DATA.fullmatch(name):
-            return f"it holds {folder}{name}, which Spark's writers do not write"
-    if needs_marker and names and not any(_MARKERS.fullmatch(name) for _, name in names):
-        return f"it holds {''.join(names[0])}, but no _SUCCESS and no {MARKER}"
-    return None
-
-
-def _names_below(system: fs.FileSystem, place: str) -> list[tuple[str, str]]:
-    """The files and folders in a folder and its partitions: the folder of each, relative to `place`, and its name."""
-    names: list[tuple[str, str]] = []
     found = system.get_file_info(fs.FileSelector(place, allow_not_found=True, recursive=True))
-    for info in sorted(found, key=lambda info: info.path):
-        under, _, name = info.path[len(place) :].lstrip("/").rpartition("/")
-        if all(_PARTITION.fullmatch(part) for part in under.split("/") if part):
-            names.append((f"{under}/" if under else "", f"{name}/" if info.type == fs.FileType.Directory else name))
-    return names
+    names = [f"{info.path}/" if info.type == fs.FileType.Directory else info.path for info in found]
+    return why_foreign([name[len(place) :].lstrip("/") for name in names], needs_marker=needs_marker)
+
+
+def why_foreign(names: Iterable[str], *, needs_marker: bool = True) -> str | None:
+    """Return why a folder with these files and folders at any depth is not an output of a job; None if it is one.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Relative to the folder; a slash ends the name of a folder.
+    needs_marker : bool
+        As in `why_no_output`.
+
+    Examples
+    --------
+    >>> why_foreign(["_SUCCESS", "day=1/", "day=1/part-00000.parquet"]) is None
+    True
+    """
+    is_marked, first = not needs_marker, ""
+    for name in sorted(names):
+        under, _, last = name.removesuffix("/").rpartition("/")
+        if not all(_PARTITION.fullmatch(part) for part in under.split("/") if part):
+            continue  # in a folder that a writer keeps for itself; any other has been refused before
+        last += "/" if name.endswith("/") else ""
+        if _MARKERS.fullmatch(last):
+            is_marked = True
+        elif not _DATA.fullmatch(last):
+            return f"it holds {name}, which Spark's writers do not write"
+        first = first or name
+    return None if is_marked or not first else f"it holds {first}, but no _SUCCESS and no {MARKER}"

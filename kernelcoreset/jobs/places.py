@@ -5,7 +5,7 @@ Everything here is checked before Spark starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from os import PathLike, fspath
@@ -85,8 +85,28 @@ def check_apart(
             _check_pair(one, other)
 
 
+def check_locations(settings: Settings, key: str, paths: Iterable[str], *, is_written: bool) -> None:
+    """Compare places that only Spark knows, such as the folder of a table, with the paths of the settings.
+
+    Parameters
+    ----------
+    settings : Settings
+    key : str
+        The setting that stands for these places, such as "input.table".
+    paths : iterable of str
+        As Spark reports them.
+    is_written : bool
+        Whether the job writes there.
+    """
+    others = [other for other in _places(settings, None, None, _PER_JOB) if other.key not in _INPUT or is_written]
+    for path in paths:
+        found = _Setting(key, path, is_written, Place(path))
+        for other in others:
+            _check_pair(found, other)
+
+
 def _places(
-    settings: Settings, config: str | PathLike[str] | None, record: str, writes: Sequence[str]
+    settings: Settings, config: str | PathLike[str] | None, record: str | None, writes: Sequence[str]
 ) -> Iterator[_Setting]:
     """The places of a job, those that a user would rather change first."""
     for key in (*_WRITTEN, *_PER_JOB, *_INPUT):
@@ -98,7 +118,7 @@ def _places(
             place = Place(path, is_pattern=key in _INPUT)
             yield _Setting(key, path, key in _WRITTEN or key in writes, place)
             if key == "run.record":
-                failed = failed_path(record)
+                failed = failed_path(path)
                 yield _Setting(key, failed, is_written=True, place=Place(failed))
     if config is not None:
         yield _Setting(_CONFIG, fspath(config), is_written=False, place=Place(config))

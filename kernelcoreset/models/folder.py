@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from kernelcoreset.errors import FormatError
-from kernelcoreset.files.atomic import write_folder
+from kernelcoreset.files.atomic import is_local, write_folder
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.files.outputs import why_no_folder
@@ -127,7 +127,40 @@ def _write_model(path: str | os.PathLike[str], files: Mapping[str, bytes], overw
             raise FileExistsError(
                 f"{path} is there and is not a model: {reason}. Remove it yourself, or choose another path."
             )
-    write_folder(folder.system, folder.path, files)
+    write_model_files(folder, files)
+
+
+def write_model_files(folder: Folder, files: Mapping[str, bytes]) -> None:
+    """Write the files of a model or a Spark ML stage in place of those that are there.
+
+    On a local disk all change in one step. Elsewhere tables get new names, by their content, and model.json, which
+    holds the digests of all, is written last: a crash at any moment leaves the old model or the new one.
+    """
+    if not is_local(folder.system):
+        files = {_name_by_content(name, _sha256(content)): content for name, content in files.items()}
+    write_folder(folder.system, folder.path, dict(sorted(files.items(), key=lambda file: file[0] == ABOUT)))
+
+
+def read_model_files(folder: Folder, names: Sequence[str]) -> dict[str, bytes]:
+    """Return the files of a model by name, or raise FormatError if one is missing. Their content is not checked."""
+    found = {name: name for name in names}
+    if not is_local(folder.system):
+        about = parse_json(folder.read(ABOUT), _NAMED_ABOUT, _REMEDY) if folder.kind(ABOUT) == fs.FileType.File else {}
+        digests = about.get("files")
+        for name in names:
+            digest = digests.get(name) if isinstance(digests, dict) and name in digests else about.get("sha256")
+            by_content = _name_by_content(name, str(digest))
+            if folder.kind(by_content) == fs.FileType.File:
+                found[name] = by_content
+    missing = [name for name in names if folder.kind(found[name]) != fs.FileType.File]
+    if missing:
+        raise FormatError(f"{folder.path} is not a whole model: {' and '.join(missing)} missing. Save it again.")
+    return {name: folder.read(found[name]) for name in names}
+
+
+def _name_by_content(name: str, digest: str) -> str:
+    stem, dot, ending = name.rpartition(".")
+    return f"{stem}-{digest[:16]}.{ending}" if dot and ending == "parquet" else name
 
 
 def why_no_model(path: str | os.PathLike[str], about: str = ABOUT) -> str | None:
@@ -161,7 +194,4 @@ def _read_model(path: str | os.PathLike[str], names: Sequence[str]) -> dict[str,
     folder = Folder(path)
     if folder.kind() != fs.FileType.Directory:
         raise FileNotFoundError(f"There is no model folder at {path}.")
-    missing = [name for name in names if folder.kind(name) != fs.FileType.File]
-    if missing:
-        raise FormatError(f"{path} is not a whole model: {' and '.join(missing)} missing. Save it again.")
-    return {name: folder.read(name) for name in names}
+    return read_model_files(folder, names)

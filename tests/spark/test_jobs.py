@@ -288,3 +288,24 @@ def test_a_job_stops_the_session_it_started(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "session: None"
     assert pq.read_table(tmp_path / "out").num_rows == 2000
+
+
+def test_tables_and_queries_that_read_what_the_job_writes(spark, config, frame, capsys):
+    place = Path("mine").absolute()
+    frame.write.option("path", str(place)).saveAsTable("mine")
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in place.iterdir())
+    try:
+        for source in ('table = "mine"', f'query = "select * from parquet.`{place}` where id > 3"'):
+            read_from(source)
+            for key, path in (("output.path", place), ("output.path", "HERE"), ("coreset.path", place / "c.parquet")):
+                assert run(cli.run_main, f"{key}={path}", "output.mode=overwrite") == 2
+                line = capsys.readouterr().err.splitlines()[-1]
+                assert re.search(rf"`{key}` must not be|is not an output of a job", line), line
+        read_from('table = "mine"')
+        text = Path("job.toml").read_text()
+        Path("job.toml").write_text(re.sub(r"\[output\]\n.*", '[output]\ntable = "mine"', text))
+        assert run(cli.run_main, "output.mode=overwrite") == 2
+        assert "`output.table` must not be where the input is" in capsys.readouterr().err.splitlines()[-1]
+        assert sorted((path.name, path.stat().st_mtime_ns) for path in place.iterdir()) == before
+    finally:
+        spark.sql("drop table if exists mine")

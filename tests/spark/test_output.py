@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from kernelcoreset import SettingError
+from kernelcoreset.files.outputs import why_foreign
 from kernelcoreset.jobs.settings.rows import OutputSettings
+from kernelcoreset.spark.jobs.hadoop import names_below
 from kernelcoreset.spark.jobs.output import check_output, write_output
 
 
@@ -125,3 +127,23 @@ def test_tables(spark, rows, new_rows):
         assert found() == list(range(100, 105))
     finally:
         spark.sql("drop table if exists labels")
+
+
+def test_what_is_not_an_output_stays(spark, rows):
+    Path("photos").mkdir()
+    Path("photos/one.jpg").write_text("a picture")
+    settings = OutputSettings(path=str(Path("photos").absolute()), mode="overwrite")
+    for work in (lambda: check_output(spark, settings), lambda: write_output(rows, settings)):
+        with pytest.raises(SettingError, match=r"photos is not an output of a job: it holds one\.jpg, .* Remove it"):
+            work()
+    assert Path("photos/one.jpg").read_text() == "a picture"
+
+
+def test_spark_sees_the_same_files(spark, rows):
+    place = Path("o u%20t").absolute()
+    write_output(rows, OutputSettings(path=str(place), partition_by=["half"]))
+    found = {f"{path.relative_to(place)}{'/' * path.is_dir()}" for path in place.rglob("*")}
+    # Spark hides its checksum files.
+    assert set(names_below(spark, str(place))) == {name for name in found if not name.endswith(".crc")}
+    assert names_below(spark, str(place / "absent")) == []
+    assert why_foreign(found) is None

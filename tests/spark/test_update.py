@@ -316,7 +316,8 @@ def test_an_output_that_is_not_ours_is_left_alone(days, capsys):
     Path("out").mkdir()
     Path("out/mine.txt").write_text("mine")
     assert run() == 2
-    assert "`output.path` already exists" in capsys.readouterr().err.splitlines()[-1]
+    message = "is not an output of a job: it holds mine.txt"
+    assert message in capsys.readouterr().err.splitlines()[-1]
     assert os.listdir("out") == ["mine.txt"]
     assert not Path("store").exists()
 

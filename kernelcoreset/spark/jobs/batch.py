@@ -22,7 +22,7 @@ from kernelcoreset.spark.jobs.labels import (
     quarantined_rows,
     summary_of,
 )
-from kernelcoreset.spark.jobs.output import check_output, write_output
+from kernelcoreset.spark.jobs.output import check_output, check_tables, write_output
 from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spectral.model import SpectralModel, load_model
 
@@ -30,7 +30,9 @@ from kernelcoreset.spectral.model import SpectralModel, load_model
 def build_coreset(settings: Settings, record: RunRecord) -> None:
     """Build the coreset of all rows and write it."""
     with open_session(settings, record.stage("session")) as spark, record.stage("build"):
-        coreset_step.build(Input(spark, settings.input, settings.coreset.seed), settings, record)
+        data = Input(spark, settings.input, settings.coreset.seed)
+        check_tables(spark, settings, data.source)
+        coreset_step.build(data, settings, record)
 
 
 def assign(settings: Settings, record: RunRecord) -> None:
@@ -98,6 +100,7 @@ def _plan(data: Input, settings: Settings) -> dict[str, Any]:
 
 def check(data: Input, settings: Settings) -> None:
     """Check the output before any work is done, so that a job does not fail in its last step."""
+    check_tables(data.spark, settings, data.source)
     check_output(data.spark, settings.output)
     check_output_columns(data.frame.columns, settings.output, settings.input)
 

@@ -14,7 +14,7 @@ from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.graph import BYTES_PER_EDGE, EdgeColumns, cluster_graph
 from kernelcoreset.spark.jobs.input import read_input
-from kernelcoreset.spark.jobs.output import check_output, write_output
+from kernelcoreset.spark.jobs.output import check_output, check_tables, write_output
 from kernelcoreset.spark.jobs.session import open_session
 
 
@@ -35,6 +35,7 @@ def plan(settings: Settings) -> dict[str, Any]:
 def _run(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
     check_output(spark, settings.output)
     frame, columns = _open(spark, settings)
+    check_tables(spark, settings, frame)
     with record.stage("cluster"):
         found = cluster_graph(
             frame,

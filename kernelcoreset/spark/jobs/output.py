@@ -6,16 +6,20 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from kernelcoreset.errors import SettingError
 from kernelcoreset.files.atomic import new_folder
-from kernelcoreset.files.outputs import mark_output, why_no_output
-from kernelcoreset.files.paths import is_known, local_path, open_path
-from kernelcoreset.jobs.places import FILE_FORMATS, not_own
+from kernelcoreset.files.outputs import mark_output, why_foreign, why_no_output
+from kernelcoreset.files.paths import local_path, open_path
+from kernelcoreset.files.places import Place
+from kernelcoreset.jobs.places import FILE_FORMATS, check_locations, not_own
 from kernelcoreset.jobs.settings.rows import OutputSettings
+from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.columns import quoted
+from kernelcoreset.spark.jobs.hadoop import names_below
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of a partition column's nulls."""
@@ -26,6 +30,8 @@ _PARTITION_MODE = "spark.sql.sources.partitionOverwriteMode"
 
 def check_output(spark: SparkSession, settings: OutputSettings) -> None:
     """Raise SettingError before any work is done if the output exists and must not be overwritten."""
+    if settings.mode == "overwrite" and settings.path is not None and settings.format in FILE_FORMATS:
+        refuse_foreign(spark, settings.path, "output.path")
     if settings.mode != "error":
         return
     folder = None if settings.path is None else local_path(settings.path)
@@ -33,6 +39,37 @@ def check_output(spark: SparkSession, settings: OutputSettings) -> None:
         raise SettingError(f"`output.path` already exists: {settings.path}. Set output.mode to overwrite or append.")
     if settings.table is not None and spark.catalog.tableExists(settings.table):
         raise SettingError(f"`output.table` already exists: {settings.table}. Set output.mode to overwrite or append.")
+
+
+def check_tables(spark: SparkSession, settings: Settings, source: DataFrame | None = None) -> None:
+    """Raise SettingError if a table or a query reads what the job writes, or the output's table is what it reads.
+
+    Where tables are is known only to Spark, so this is checked after it has started.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    settings : Settings
+    source : DataFrame, optional
+        The input as it is; None for a stream, whose files are not known before they are read.
+    """
+    read: list[str] = []
+    if source is not None and (settings.input.table or settings.input.query):
+        read = sorted({file.rpartition("/")[0] for file in source.inputFiles()})
+        key = "input.table" if settings.input.table else "input.query"
+        check_locations(settings, key, read, is_written=False)
+    table = settings.output.table if settings.has("output") else None
+    if table is None or not spark.catalog.tableExists(table):
+        return
+    about = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").where("col_name = 'Location'").collect()
+    places = [row.data_type for row in about]
+    check_locations(settings, "output.table", places, is_written=True)
+    for path in read:
+        if any(Place(path).relation(Place(place)) for place in places):
+            raise SettingError(
+                f"`output.table` must not be where the input is; {table} is at {places[0]}, and the job reads {path}. "
+                "Choose another table."
+            )
 
 
 def write_output(
@@ -61,14 +98,14 @@ def write_output(
     folder = local_path(path)
     was_there = folder is not None and folder.exists()
     if settings.mode == "overwrite" and settings.format in FILE_FORMATS:
-        refuse_foreign(path, name, needs_marker=not is_part)
+        refuse_foreign(frame.sparkSession, path, name, needs_marker=not is_part)
         if folder is not None and was_there:
             with new_folder(folder) as fresh:
                 _writer(frame, settings).mode("error").save(str(fresh.absolute()))
             return
     writer = _writer(frame, settings)
     if settings.mode == "overwrite-partitions":
-        if is_known(path) and settings.format in FILE_FORMATS:
+        if folder is not None and settings.format in FILE_FORMATS:
             mark_output(path)  # Spark writes no _SUCCESS in this mode
         writer = writer.mode("overwrite").option("partitionOverwriteMode", "dynamic")
     else:
@@ -82,12 +119,25 @@ def write_output(
         raise
 
 
-def refuse_foreign(path: str, name: str, *, needs_marker: bool = True) -> None:
+def refuse_foreign(spark: SparkSession, path: str, name: str, *, needs_marker: bool = True) -> None:
     """Raise SettingError if something is at a path that no job or Spark has written."""
-    if is_known(path):
+    if local_path(path) is not None:
         reason = why_no_output(path, needs_marker=needs_marker)
-        if reason is not None:
-            raise SettingError(not_own(f"`{name}`", path, reason))
+    else:
+        reason = _why_no_output_there(spark, path, needs_marker)
+    if reason is not None:
+        raise SettingError(not_own(f"`{name}`", path, reason))
+
+
+def _why_no_output_there(spark: SparkSession, path: str, needs_marker: bool) -> str | None:
+    """The same for another file system, which Spark may have other keys for than this process."""
+    names = names_below(spark, path)
+    if names is not None:
+        return why_foreign(names, needs_marker=needs_marker)
+    try:
+        return why_no_output(path, needs_marker=needs_marker)
+    except (OSError, pa.ArrowException, SettingError) as error:
+        return f"what is there cannot be seen ({str(error).splitlines()[0]})"
 
 
 def remove_partitions(spark: SparkSession, settings: OutputSettings, partitions: Sequence[Mapping[str, str]]) -> None:

@@ -18,7 +18,7 @@ from kernelcoreset.spark.jobs.labels import (
     quarantined_rows,
     summary_of,
 )
-from kernelcoreset.spark.jobs.output import check_output, remove_partitions, write_output
+from kernelcoreset.spark.jobs.output import check_output, check_tables, remove_partitions, write_output
 from kernelcoreset.spark.keyed_leaves import KEY
 from kernelcoreset.store.store import CoresetStore
 
@@ -28,6 +28,7 @@ def keyed_output(data: KeyedInput, settings: Settings, *, is_first_run: bool) ->
 
     Everything that can be checked before the work starts is checked here.
     """
+    check_tables(data.spark, settings, data.data.source)
     if settings.update.label == "none":
         return None
     partition_by, output = data.partition_by, settings.output

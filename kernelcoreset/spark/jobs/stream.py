@@ -26,6 +26,7 @@ from kernelcoreset.jobs.settings.store import AVAILABLE_NOW
 from kernelcoreset.spark.jobs.input import in_one_line, input_layout, selected_rows
 from kernelcoreset.spark.jobs.labels import check_output_columns
 from kernelcoreset.spark.jobs.micro_batch import JOB, MicroBatchHandler, StreamState
+from kernelcoreset.spark.jobs.output import check_tables
 from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spark.jobs.stop import StopRequest
 from kernelcoreset.spark.jobs.trace import traced
@@ -67,6 +68,7 @@ def follow(spark: SparkSession, settings: Settings, record: RunRecord, stop: Sto
     """Do what `run` does, in a session that is open."""
     wanted = settings.stream
     with record.stage("look"):
+        check_tables(spark, settings)
         frame = read_stream(spark, settings.input)
         input_layout(frame, settings.input)
         output = replace(settings.output, partition_by=(wanted.batch_col,))

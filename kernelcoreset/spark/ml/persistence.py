@@ -14,11 +14,10 @@ from pyspark.ml.util import MLReader, MLWriter
 
 from kernelcoreset import __version__
 from kernelcoreset.errors import FormatError
-from kernelcoreset.files.atomic import write_folder
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels import Kernel
-from kernelcoreset.models.folder import ABOUT, why_no_model
+from kernelcoreset.models.folder import ABOUT, why_no_model, write_model_files
 
 if TYPE_CHECKING:
     from kernelcoreset.spark.ml.base import CoresetEstimator
@@ -48,7 +47,7 @@ class EstimatorWriter(MLWriter):
                 raise FileExistsError(
                     f"{path} is there and is not a saved model: {reason}. Remove it yourself, or choose another path."
                 )
-        write_folder(folder.system, folder.path, self.files())
+        write_model_files(folder, self.files())
 
     def files(self) -> dict[str, bytes]:
         """Return what is to be written, by relative names."""

@@ -1,0 +1,35 @@
+"""Files as Spark sees them, for file systems of which only Spark has the keys. Classic Spark alone can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def names_below(spark: SparkSession, path: str) -> list[str] | None:
+    """Return all files and folders below a path, relative to it, folders with a slash; None on Spark Connect.
+
+    Examples
+    --------
+    >>> names_below(spark, "s3a://bucket/labels")  # doctest: +SKIP
+    ['_SUCCESS', 'day=1/', 'day=1/part-00000.parquet']
+    """
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return None
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    context: Any = spark.sparkContext
+    system = place.getFileSystem(context._jsc.hadoopConfiguration())
+    if not system.exists(place):
+        return []
+    root = system.getFileStatus(place).getPath().toUri().getPath()
+    found, to_do = list[str](), [place]
+    while to_do:
+        for status in system.listStatus(to_do.pop()):
+            name = status.getPath().toUri().getPath()[len(root) :].strip("/")
+            if status.isDirectory():
+                to_do.append(status.getPath())
+                name += "/"
+            found.append(name)
+    return found
