@@ -10,6 +10,8 @@
 #                        same version and platform as the one here
 #   --print              print the command instead of running it; nothing is set up (also KERNELCORESET_DRY_RUN=1)
 #
+# The settings of a job of this project are checked here, before Java starts.
+#
 # The Python of the executors is PYSPARK_PYTHON; on a cluster the default is python3. SPARK_HOME, if set, selects the Spark.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -49,6 +51,13 @@ case $master:$mode in
   spark:*:cluster) echo "A standalone cluster runs Python jobs in client mode only. Leave --deploy-mode out." >&2 && exit 2 ;;
 esac
 
+# The jobs of this project answer --help and check their settings without Java. Others are not called; nor are those
+# whose settings may name functions in --py-files, which only Spark unpacks.
+check=()
+if [ "$1" -ef "$root/jobs/${1##*/}" ] && [ -z "$py_files" ]; then
+  check=("$root/.venv/bin/python" "$1" --check "${@:2}")
+fi
+
 # In cluster mode the driver runs elsewhere: the settings file is shipped, and is in the working directory there.
 application=("$@")
 if [ "$mode" = cluster ]; then
@@ -83,6 +92,11 @@ else
     esac
   fi
 fi
+# Java logs one line per event, unless the job is asked for more.
+case " ${application[*]} " in
+  *' --verbose '*) ;;
+  *) environment+=("LOG4J_CONFIGURATION_FILE=${LOG4J_CONFIGURATION_FILE:-$root/kernelcoreset/spark/jobs/log4j2.properties}") ;;
+esac
 # A progress bar for a terminal, timestamps for a log file. The job cannot tell which: its output is a pipe.
 if [ -t 2 ]; then
   options+=(--conf spark.ui.showConsoleProgress=true)
@@ -116,6 +130,12 @@ if [ -z "$print" ]; then
   here=$PWD
   cd "$root"
   prepare_environment spark
+  cd "$here"
+  case " ${*:2} " in
+    *' --help '* | *' -h '* | *' --version '*) [ ${#check[@]} -eq 0 ] || exec "${check[@]}" ;;
+    *) ${check[@]+"${check[@]}"} || exit ;;
+  esac
+  cd "$root"
   prepare_java
   [[ $master == local* ]] || pack
   cd "$here"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
 
-import pyarrow as pa
-
 import kernelcoreset
-from kernelcoreset.errors import SettingError
-from kernelcoreset.jobs.explain import BAD_ENVIRONMENT, BAD_SETTINGS, DONE, FAILED, explain
+from kernelcoreset.jobs.explain import BAD_ENVIRONMENT, DONE, FAILED, explain
 from kernelcoreset.jobs.places import check_places
 from kernelcoreset.jobs.record import RunRecord, log
 from kernelcoreset.jobs.secrets import Secrets
@@ -31,7 +31,8 @@ examples:
 
 conf/reference.toml lists every setting with its default and reason.
 
-exit codes: 0 done, 2 bad settings, 3 bad data, 4 something is missing on this machine, 1 anything else
+exit codes: 0 done, 2 bad settings, 3 bad data, 4 environment (disk, memory, network, a missing package),
+            5 another job was faster, or interrupted: run it again, 1 anything else
 """
 
 
@@ -41,6 +42,8 @@ class Options:
 
     settings: Settings
     dry_run: bool
+    check: bool
+    level: int
     config: str
 
 
@@ -100,9 +103,20 @@ def parse(job: Job, argv: Sequence[str] | None = None) -> Options:
         action="store_true",
         help="check the settings, look at the input and print the plan: rows, memory, kernel evaluations, time",
     )
+    parser.add_argument(
+        "--check", action="store_true", help="check the settings and end: exit code 0 if they can be used; no Spark"
+    )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="also log tracebacks of all errors, and what Java logs with its stack traces",
+    )
     parser.add_argument("--version", action="version", version=f"kernelcoreset {kernelcoreset.__version__}")
     given = parser.parse_args(argv)
-    return Options(Settings.load(given.config, given.overrides, job.sections), given.dry_run, given.config)
+    level = logging.DEBUG if given.verbose else logging.INFO
+    log.setLevel(level)
+    settings = Settings.load(given.config, given.overrides, job.sections)
+    return Options(settings, given.dry_run, given.check, level, given.config)
 
 
 def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
@@ -111,55 +125,65 @@ def run_job(job: Job, argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done, 2 bad settings, 3 bad data, 4 environment, 1 anything else.
+        0 done, 2 bad settings, 3 bad data, 4 environment, 5 conflict or interrupted, 1 anything else.
     """
     log_to_stderr()
-    try:
-        options = parse(job, argv)
-        settings = options.settings
-        settings.require(job.name, *job.needs)
-        check_places(settings, options.config, settings.record_path(job.record_beside), job.writes)
-    except SettingError as error:
-        log.error("Bad settings: %s", error)
-        code = BAD_SETTINGS
-    else:
-        log_to_stderr(Secrets.of(options.settings))
-        code = _dry_run(job, options.settings) if options.dry_run else _run(job, options.settings)
+    code = _run_parsed(job, argv)
     if code != DONE and "DATABRICKS_RUNTIME_VERSION" in os.environ:
         raise SystemExit(code)  # a wheel task there ignores the return value and would report success
     return code
 
 
+def _run_parsed(job: Job, argv: Sequence[str] | None) -> int:
+    try:
+        options = parse(job, argv)
+        settings = options.settings
+        settings.require(job.name, *job.needs)
+        record = RunRecord(job.name, settings, settings.record_path(job.record_beside))
+        check_places(settings, options.config, record.path, job.writes)
+    except (Exception, KeyboardInterrupt) as error:
+        return report(error)
+    if options.check:
+        return DONE
+    log_to_stderr(Secrets.of(settings), options.level)
+    return _dry_run(job, settings) if options.dry_run else _run(job, settings, record)
+
+
 def _dry_run(job: Job, settings: Settings) -> int:
     try:
-        plan: Mapping[str, Any] = resolve_name(job.plan)(settings)
+        with _stopped_by_sigterm():
+            plan: Mapping[str, Any] = resolve_name(job.plan)(settings)
     except (Exception, KeyboardInterrupt) as error:
         return report(error)
     print(Secrets.of(settings).hide(_plan_text(plan)))
     return DONE
 
 
-def _run(job: Job, settings: Settings) -> int:
-    record = RunRecord(job.name, settings, settings.record_path(job.record_beside))
+def _run(job: Job, settings: Settings, record: RunRecord) -> int:
     try:
-        resolve_name(job.work)(settings, record)
+        with _stopped_by_sigterm():
+            resolve_name(job.work)(settings, record)
     except (Exception, KeyboardInterrupt) as error:
         _write_failure(record, error)
         return report(error)
     print(Secrets.of(settings).hide(summary_of(record)))
     try:
         record.write()
-    except (OSError, pa.ArrowException) as error:
-        log.error("Done, but the run record could not be written to %s: %s. Set run.record.", record.path, error)
+    except Exception as error:  # whatever it is, the output is there
+        _, message = explain(error)
+        log.debug("Traceback of the error below:", exc_info=error)
+        log.error("Done, but the run record could not be written to %s. %s Set run.record.", record.path, message)
         return BAD_ENVIRONMENT
     return DONE
 
 
 def report(error: BaseException) -> int:
-    """Log an error and return its exit code. An unexpected one is logged with its traceback, the message last."""
+    """Log an error in one line and return its exit code.
+
+    The traceback of an unexpected one is logged before it; those of others, with the text of Java, at level DEBUG.
+    """
     code, message = explain(error)
-    if code == FAILED and not isinstance(error, KeyboardInterrupt):
-        log.error("Traceback of the error below:", exc_info=error)
+    log.log(logging.ERROR if code == FAILED else logging.DEBUG, "Traceback of the error below:", exc_info=error)
     log.error("%s", message)
     return code
 
@@ -168,8 +192,32 @@ def _write_failure(record: RunRecord, error: BaseException) -> None:
     """Write the record of a failed run. If that fails too, warn: the first error is the one to report."""
     try:
         log.info("The record of this failed run is %s", record.write(error))
-    except (OSError, pa.ArrowException) as second:
-        log.warning("The run record could not be written to %s: %s. Set run.record.", record.path, second)
+    except Exception as second:
+        _, message = explain(second)
+        log.warning("The run record could not be written to %s. %s Set run.record.", record.path, message)
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """Treat SIGTERM, which schedulers send to end a job, like Ctrl-C: the job cleans up and writes its record."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received = []
+
+    def interrupt(*_: Any) -> None:
+        received.append(signal.SIGTERM)
+        raise KeyboardInterrupt("SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except Exception as error:
+        if received:  # the signal ended Spark too, and its error came second
+            raise KeyboardInterrupt("SIGTERM") from error
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _plan_text(plan: Mapping[str, Any]) -> str:
@@ -192,13 +240,15 @@ class _Formatter(logging.Formatter):
         return self._secrets.hide(super().format(record))
 
 
-def log_to_stderr(secrets: Secrets | None = None) -> None:
+def log_to_stderr(secrets: Secrets | None = None, level: int = logging.INFO) -> None:
     """Log to stderr: plain lines for a person at a terminal, with timestamps for a log file. The last call wins.
 
     Parameters
     ----------
     secrets : Secrets, optional
         What no line may show.
+    level : int
+        What is logged; at `logging.DEBUG` also the tracebacks of all errors.
     """
     handler = logging.StreamHandler(sys.stderr)
     # Under spark-submit the stderr of a job is a pipe; spark-submit.sh says whether a terminal is at the other end.
@@ -206,5 +256,5 @@ def log_to_stderr(secrets: Secrets | None = None) -> None:
     form = "%(message)s" if watched else "%(asctime)s %(levelname)s %(message)s"
     handler.setFormatter(_Formatter(form, secrets or Secrets()))
     log.handlers[:] = [handler]
-    log.setLevel(logging.INFO)
+    log.setLevel(level)
     log.propagate = False

@@ -55,7 +55,17 @@ def java(tmp_path):
 def test_local_is_the_default(java):
     environment, words = printed(*JOB, java=java)
     assert words == ["--master", "local[*]", "--deploy-mode", "client", *DEFAULTS, *JOB]
-    assert environment == {"JAVA_HOME": str(java), "PYSPARK_PYTHON": f"{VENV}/bin/python"}
+    assert environment == {
+        "JAVA_HOME": str(java),
+        "PYSPARK_PYTHON": f"{VENV}/bin/python",
+        "LOG4J_CONFIGURATION_FILE": f"{ROOT}/kernelcoreset/spark/jobs/log4j2.properties",
+    }
+
+
+def test_what_java_logs_is_the_user_s_choice(java):
+    assert "LOG4J_CONFIGURATION_FILE" not in printed(*JOB, "--verbose", java=java)[0]
+    environment, _ = printed(*JOB, java=java, LOG4J_CONFIGURATION_FILE="/own.properties")
+    assert environment["LOG4J_CONFIGURATION_FILE"] == "/own.properties"
 
 
 def test_a_standalone_cluster_gets_the_package(java):
@@ -173,12 +183,54 @@ def test_a_print_changes_nothing_and_works_from_anywhere(java, tmp_path):
     assert sorted(path.name for path in VENV.iterdir()) == before
 
 
-def test_bad_settings_come_back_as_exit_code_2_through_spark_submit():
-    """The one real start of spark-submit here: a launcher and a Python, no session. It turns all output into stdout."""
-    java_home = {"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}
-    done = submit("--master", "local[1]", *JOB, "--set", "coreset.kk=1", **java_home)
-    assert done.returncode == 2, done.stderr
-    assert "Unknown key `coreset.kk`" in done.stdout
+def loud_java(folder):
+    """A Java that says its version, and leaves a file if it is asked for anything else."""
+    fake_java(folder, "17.0.15")
+    program = folder / "bin" / "java"
+    program.write_text(f'{program.read_text()}case "$*" in -version) ;; *) touch "{folder}/started"; exit 70 ;; esac\n')
+    return folder
+
+
+CLUSTERS = [["--master", "local[1]"], ["--master", "yarn", "--deploy-mode", "cluster"], ["--master", "spark://h:1"]]
+
+
+@pytest.mark.parametrize("master", CLUSTERS, ids=" ".join)
+def test_bad_settings_are_said_before_java_starts(master, tmp_path):
+    java = loud_java(tmp_path / "java")
+    done = submit(*master, *JOB, "--set", "coreset.kk=1", JAVA_HOME=str(java))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Bad settings: conf/demo.toml with --set: Unknown key `coreset.kk`" in done.stderr.splitlines()[-1]
+    assert not (java / "started").exists()
+
+
+@pytest.mark.parametrize("question", ["--help", "-h", "--version"])
+@pytest.mark.parametrize("master", CLUSTERS[:2], ids=" ".join)
+def test_help_and_version_need_no_java(question, master, tmp_path):
+    java = loud_java(tmp_path / "java")
+    done = submit(*master, "jobs/run.py", question, JAVA_HOME=str(java), cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("kernelcoreset " if question == "--version" else "usage: run.py")
+    assert not (java / "started").exists()
+
+
+def test_the_check_finds_relative_files_from_anywhere(tmp_path):
+    java = loud_java(tmp_path / "java")
+    (tmp_path / "own.toml").write_text("[input]\n")
+    done = submit(f"{ROOT}/jobs/run.py", "--config", "own.toml", cwd=tmp_path, JAVA_HOME=str(java))
+    assert done.returncode == 2
+    assert "own.toml: Give exactly one of `input.path`" in done.stderr
+
+
+@pytest.mark.parametrize("job", [JOB, ["own.py", "--help"], ["--py-files", "own.zip", *JOB, "--set", "coreset.kk=1"]])
+def test_good_settings_and_other_applications_go_on_to_java(job, tmp_path):
+    """Applications that are not of this project are not called with --check."""
+    java = loud_java(tmp_path / "java")
+    (tmp_path / "own.py").write_text("import pathlib; pathlib.Path('called').touch()\n")
+    words = [f"{ROOT}/{word}" if word.startswith(("jobs/", "conf/")) else word for word in job]
+    done = submit(*words, cwd=tmp_path, JAVA_HOME=str(java))
+    assert done.returncode != 0
+    assert (java / "started").exists()
+    assert not (tmp_path / "called").exists()
 
 
 @pytest.mark.parametrize("extras", ["spark", "dev"])

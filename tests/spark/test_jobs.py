@@ -112,7 +112,7 @@ def test_a_dry_run_prints_the_plan(config, capsys):
         (['input.features=["x", "name"]'], 2, "Bad settings: Column name must be a number"),
         (["input.where=nope > 1"], 2, "Bad settings: Spark cannot read the input: "),
         (["input.where=x >"], 2, "Bad settings: Spark cannot read the input: "),
-        (["input.format=elsewhere"], 2, "Bad settings: Spark cannot read the input: Failed to find the data"),
+        (["input.format=elsewhere"], 2, "Bad settings: Spark has no format 'elsewhere'. Correct"),
         (["input.where=x > 1e9"], 3, "Bad data: There is no row to cluster: 0 rows read"),
         (["output.prediction_col=name"], 2, "Bad settings: Columns already exist: name."),
         (

@@ -3,9 +3,11 @@
 A stub replaces the module that works with Spark; everything else is real. tests/spark/test_jobs.py runs the jobs whole.
 """
 
+import errno
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -19,7 +21,16 @@ import pyarrow as pa
 import pytest
 
 import kernelcoreset
-from kernelcoreset import Coreset, DataError, FormatError, Gaussian, KernelError, SettingError, build_coreset
+from kernelcoreset import (
+    ConflictError,
+    Coreset,
+    DataError,
+    FormatError,
+    Gaussian,
+    KernelError,
+    SettingError,
+    build_coreset,
+)
 from kernelcoreset.jobs import cli
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
@@ -240,7 +251,18 @@ MODULE_MISSING = (
     "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x.py, line 1\n"
     "ModuleNotFoundError: No module named 'pyarrow'\n"
 )
-DISK_FULL = MODULE_MISSING.replace("ModuleNotFoundError: No module named 'pyarrow'", "OSError: No space left")
+DISK_FULL = MODULE_MISSING.replace("ModuleNotFoundError: No module named 'pyarrow'", "OSError: No space left on device")
+ODD = MODULE_MISSING.replace("ModuleNotFoundError: No module named 'pyarrow'", "OSError: odd")
+SAVE_FAILED = (
+    "An error occurred while calling o134.save.\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed "
+    "while writing rows to file:/out. SQLSTATE: 58030\n\tat org.apache.spark.OutOfMemoryError(X.scala:1)\n"
+    "Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device\n\t... 29 more\n"
+)
+NO_FORMAT = (
+    "An error occurred while calling o1.save.\n: org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] "
+    "Failed to find the data source: foo. Make sure. SQLSTATE: 42K02\n\tat x(Y.scala:2)\n"
+    "Caused by: java.lang.ClassNotFoundException: foo.DefaultSource\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -260,10 +282,42 @@ DISK_FULL = MODULE_MISSING.replace("ModuleNotFoundError: No module named 'pyarro
             4,
             "Environment: the Python of the executors has no module 'pyarrow'. Set PYSPARK_",
         ),
-        (RuntimeError(DISK_FULL), 1, "Failed on an executor: OSError: No space left"),
+        (RuntimeError(DISK_FULL), 4, "Environment: a disk is full: OSError: No space left on device. Free space there"),
+        (RuntimeError(ODD), 1, "Failed on an executor: OSError: odd"),
+        (ConflictError("Another process changed the store."), 5, "Conflict: Another process changed the store."),
         (RuntimeError("disk\nfull"), 1, "Failed: RuntimeError: disk"),
         (RuntimeError(), 1, "Failed: RuntimeError: RuntimeError"),
-        (KeyboardInterrupt(), 1, "Interrupted."),
+        (KeyboardInterrupt(), 5, "Interrupted. Run it again."),
+        (KeyboardInterrupt("SIGTERM"), 5, "Interrupted by SIGTERM. Run it again."),
+        (MemoryError(), 4, "Environment: memory ran out: MemoryError"),
+        (
+            OSError(errno.EACCES, "Permission denied", "out"),
+            4,
+            "Environment: no access: Permission denied: 'out'. Give",
+        ),
+        (
+            NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/b"),
+            2,
+            "Not a directory: 'a/b'. Choose another path.",
+        ),
+        (RuntimeError(SAVE_FAILED), 4, "Environment: a disk is full: No space left on device. Free space"),
+        (RuntimeError(NO_FORMAT), 2, "Bad settings: Spark has no format 'foo'. Correct the name"),
+        (
+            RuntimeError(NO_FORMAT.replace("foo", "delta")),
+            4,
+            "Environment: Spark has no package for the format 'delta'",
+        ),
+        (
+            RuntimeError("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL =="),
+            3,
+            "Bad data: Division by zero.",
+        ),
+        (RuntimeError("[NEW_ONE] New in Spark.\nAnd more. SQLSTATE: 42999"), 2, "Bad settings: New in Spark."),
+        (
+            RuntimeError("[ODD_ONE] Internal. SQLSTATE: XX000"),
+            1,
+            "Failed: RuntimeError: [ODD_ONE] Internal. SQLSTATE: XX000",
+        ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
@@ -278,6 +332,84 @@ def test_an_error_becomes_an_exit_code_a_clear_last_line_and_a_record(error, cod
     assert record["status"] == "failed"
     assert record["error"].startswith(type(error).__name__)
     assert not Path("out.run.json").exists()
+
+
+def test_verbose_shows_the_whole_of_a_known_error(config, batch, capsys):
+    failing_with(batch, RuntimeError(SAVE_FAILED))
+    assert cli.run_main(["--config", config, "--verbose"]) == 4
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err
+    assert "An error occurred while calling o134.save" in err
+    assert "a disk is full" in err.splitlines()[-1]
+    assert "o134.save" in json.loads(Path("out.run.failed.json").read_text())["error"]
+
+
+def test_a_character_of_code_0_is_refused_and_not_met_by_the_record(config, batch, capsys):
+    for key in ("output.path", "input.path", "run.record", "spark.app_name", "output.partition_by"):
+        value = '["a\\u0000b"]' if key == "output.partition_by" else '"a\\u0000b"'
+        assert cli.run_main(["--config", config, "--set", f"{key}={value}"]) == 2
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert f"`{key}` must not contain the character of code 0; got 'a\\x00b'." in last
+    assert batch.calls == []
+
+
+def test_any_failure_of_the_record_leaves_the_first_error(config, batch, capsys, monkeypatch):
+    def odd(*_):
+        raise ValueError("embedded null byte")
+
+    monkeypatch.setattr("kernelcoreset.jobs.record.write_file", odd)
+    assert cli.run_main(["--config", config]) == 4
+    assert "Done, but the run record could not be written" in capsys.readouterr().err
+    failing_with(batch, DataError("first trouble"))
+    assert cli.run_main(["--config", config]) == 3
+    assert capsys.readouterr().err.splitlines()[-1].endswith("Bad data: first trouble")
+
+
+@pytest.mark.parametrize("second", [None, RuntimeError("Answer from Java side is empty")])
+def test_sigterm_is_an_interrupt_with_a_record(second, config, batch, capsys):
+    """Also if the signal has ended Spark, and its error comes first out of the job."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(settings, record):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            if second is not None:
+                raise second
+
+    batch.run = run
+    assert cli.run_main(["--config", config]) == 5
+    assert "Interrupted by SIGTERM. Run it again." in capsys.readouterr().err.splitlines()[-1]
+    assert json.loads(Path("out.run.failed.json").read_text())["error"] == "KeyboardInterrupt: SIGTERM"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_check_ends_before_spark(config, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert cli.run_main(["--config", config, "--check"]) == 0
+    assert cli.run_main(["--config", config, "--check", "--set", "coreset.k=0"]) == 2
+    assert cli.run_main(["--config", config, "--check", "--set", "output.mode=overwrite-partitions"]) == 2
+    assert os.listdir() == ["job.toml"]
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "message"),
+    [
+        (
+            "run",
+            ["output.prediction_col=Distance"],
+            "must have different names, also without case; got ['Distance', 'd",
+        ),
+        ("run", ["output.margin_col=PREDICTION"], "must have different names, also without case"),
+        ("run", ["output.margin_col=Latitude"], "must not be named like the features or the weight; got ['Latitude']"),
+        ("graph", ["output.prediction_col=node"], "must not be 'node', the column of the nodes; got 'node'"),
+        ("graph", ["output.prediction_col=Node"], "must not be 'node', the column of the nodes; got 'Node'"),
+    ],
+)
+def test_two_columns_of_one_name_are_refused(name, overrides, message, config, capsys):
+    sets = [part for text in overrides for part in ("--set", text)]
+    assert MAINS[name](["--config", config, *sets]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_a_dry_run_that_fails_leaves_no_record(config, batch, capsys):

@@ -35,6 +35,8 @@ def make_sections(tables: Mapping[str, Any], classes: Mapping[str, Any], wanted:
     for name in tables:
         if not isinstance(tables[name], Mapping):
             raise SettingError(f"`{name}` must be a section, written [{name}]; got {shown(tables[name])}.")
+        if name in wanted:
+            _refuse_zero(name, tables[name])
     sections: dict[str, Any] = {}
     for name in classes:  # in this order: defaults of later sections come from [coreset]
         if name in wanted:
@@ -43,6 +45,16 @@ def make_sections(tables: Mapping[str, Any], classes: Mapping[str, Any], wanted:
             except RecursionError:
                 raise SettingError(f"The section [{name}] is nested too deeply.") from None
     return sections
+
+
+def _refuse_zero(key: str, value: Any) -> None:
+    """Raise SettingError for a text with the character of code 0: no file, column or option can have that name."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            _refuse_zero(f"{key}.{name}", part)
+    for text in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(text, str) and "\0" in text:
+            raise SettingError(f"`{key}` must not contain the character of code 0; got {text!r}.")
 
 
 def _make(cls: Any, name: str, tables: Mapping[str, Any], before: Mapping[str, Any]) -> Any:

@@ -163,8 +163,11 @@ class OutputSettings:
                 raise SettingError(f"`output.columns` must hold the columns of `output.partition_by`; missing: {lost}.")
         if self.mode == "overwrite-partitions" and self.path is not None and not self.partition_by:
             raise SettingError('`output.mode` = "overwrite-partitions" needs `output.partition_by`; it is empty.')
-        if len(set(self.new_columns)) < len(self.new_columns):
-            raise SettingError(f"The new columns of `output` must have different names; got {list(self.new_columns)}.")
+        if len({name.lower() for name in self.new_columns}) < len(self.new_columns):  # Spark ignores case
+            raise SettingError(
+                f"The new columns of `output` must have different names, also without case; got "
+                f"{list(self.new_columns)}. Set output.prediction_col, output.distance_col or output.margin_col."
+            )
         set_field(self, "options", flat_options("output.options", self.options))
 
     @property

@@ -28,6 +28,8 @@ from kernelcoreset.jobs.settings.run import RunSettings, SparkSettings
 from kernelcoreset.jobs.settings.store import StoreSettings, StreamSettings, UpdateSettings
 
 _Section = TypeVar("_Section")
+NODE_COL = "node"
+"""The column of the nodes in the output of a graph job."""
 _EXAMPLES = {"input.features": '["longitude", "latitude"]'}
 
 
@@ -100,9 +102,18 @@ class Settings:
             self._check_output()
         if self.has("input", "graph") and self.input.weight_col in (self.graph.source_col, self.graph.target_col):
             raise SettingError(f"`input.weight_col` must not be a column of node ids; got {self.input.weight_col!r}.")
+        is_graph_job = self.has("graph", "output") and not self.has("kernel")
+        if is_graph_job and self.output.prediction_col.lower() == NODE_COL:
+            raise SettingError(
+                f"`output.prediction_col` must not be {NODE_COL!r}, the column of the nodes; got "
+                f"{self.output.prediction_col!r}. Choose another name."
+            )
 
     def _check_output(self) -> None:
-        taken = sorted(set(self.output.new_columns) & {*self.input.feature_columns, self.input.weight_col})
+        used = {
+            name.lower() for name in (*self.input.feature_columns, self.input.weight_col or "")
+        }  # Spark ignores case
+        taken = sorted(name for name in self.output.new_columns if name.lower() in used)
         if taken:
             raise SettingError(
                 f"The new columns of `output` must not be named like the features or the weight; got {taken}. "

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from kernelcoreset.errors import DataError, KernelCoresetError, SettingError
+from kernelcoreset.jobs.explain import BAD_DATA, explain_text
 from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.spark.columns import Layout, layout_of, quoted, with_dimension
 from kernelcoreset.spark.jobs.demo import demo_frame
@@ -17,6 +18,7 @@ from kernelcoreset.spark.jobs.trace import traced
 from kernelcoreset.spark.scan import Footers, RowGroups, can_copy, can_read, local_files
 
 _CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # the start of Spark's messages
+_STATE = re.compile(r"\s*SQLSTATE: \w{5};?")
 _MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "SCHEMA_NOT_FOUND")
 
 
@@ -148,10 +150,14 @@ def in_one_line(error: Exception, settings: InputSettings) -> KernelCoresetError
     found = _CONDITION.search(str(error))
     if found is None:
         return None
-    condition, line = found.groups()
+    condition, line = found[1], _STATE.sub("", found[2])
+    if condition == "DATA_SOURCE_NOT_FOUND":  # `explain` says which package has it
+        return None
     if condition.startswith(_MISSING):
         place = settings.path or settings.table or settings.query
         return DataError(f"The input {place!r} was not found or is empty. {line}")
     if condition.startswith("FAILED_READ_FILE"):
+        if (explain_text(str(error)) or (BAD_DATA, ""))[0] != BAD_DATA:  # no permission, for example
+            return None
         return DataError(f"A file of the input {settings.path!r} cannot be read: {line}")
     return SettingError(f"Spark cannot read the input: {line}")

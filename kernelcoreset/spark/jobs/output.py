@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from kernelcoreset.errors import SettingError
 from kernelcoreset.files.atomic import new_folder
 from kernelcoreset.files.outputs import mark_output, why_foreign, why_no_output
-from kernelcoreset.files.paths import local_path, open_path
+from kernelcoreset.files.paths import local_path, open_path, scheme_of
 from kernelcoreset.files.places import Place
 from kernelcoreset.jobs.places import FILE_FORMATS, check_locations, not_own
 from kernelcoreset.jobs.settings.rows import OutputSettings
@@ -25,11 +25,17 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of a partition column's nulls."""
 # What Spark escapes in the names of partition folders.
 _ESCAPED = re.compile(r"""[\x01-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
+_BUILT_IN = ("parquet", "orc", "csv", "json", "text")
+_UNKNOWN = re.compile("Failed to find (the )?data source|No FileSystem for scheme|Class org.apache.hadoop.fs")
 _PARTITION_MODE = "spark.sql.sources.partitionOverwriteMode"
 
 
 def check_output(spark: SparkSession, settings: OutputSettings) -> None:
-    """Raise SettingError before any work is done if the output exists and must not be overwritten."""
+    """Raise SettingError before any work is done if the output exists and must not be overwritten.
+
+    An error of Spark is raised if it does not know the format of the output or its file system.
+    """
+    _refuse_unknown(spark, settings)
     if settings.mode == "overwrite" and settings.path is not None and settings.format in FILE_FORMATS:
         refuse_foreign(spark, settings.path, "output.path")
     if settings.mode != "error":
@@ -70,6 +76,18 @@ def check_tables(spark: SparkSession, settings: Settings, source: DataFrame | No
                 f"`output.table` must not be where the input is; {table} is at {places[0]}, and the job reads {path}. "
                 "Choose another table."
             )
+
+
+def _refuse_unknown(spark: SparkSession, settings: OutputSettings) -> None:
+    """Let Spark look up format and file system: it reads a path beside the output that does not exist."""
+    if settings.path is None or (settings.format in _BUILT_IN and scheme_of(settings.path) == "file"):
+        return
+    try:
+        absent = f"{settings.path.rstrip('/')}-absent"
+        spark.read.format(settings.format).schema("x int").load(absent).schema  # noqa: B018
+    except Exception as error:  # some errors of Spark are of py4j's classes, which Spark Connect does not have
+        if _UNKNOWN.search(str(error)):
+            raise
 
 
 def write_output(

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from shutil import which
 from typing import Any
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from kernelcoreset.errors import SettingError
+from kernelcoreset.jobs.explain import explain_text
+from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.settings import Settings
+
+_ONE_LINE_PER_EVENT = Path(__file__).with_name("log4j2.properties")
 
 
 def open_session(
@@ -30,14 +39,40 @@ def session_of(
     """Return the same for a name and a configuration."""
     # By default workers use the Python of the system, which does not have the dependencies of this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not log.isEnabledFor(logging.DEBUG):
+        _log_briefly()
     with opening or nullcontext():
         is_active = SparkSession.getActiveSession() is not None or "DATABRICKS_RUNTIME_VERSION" in os.environ
-        builder = SparkSession.builder.appName(app_name)
+        # Errors tell their causes, such as a full disk, in the text of Java alone.
+        builder = SparkSession.builder.appName(app_name).config("spark.sql.pyspark.jvmStacktrace.enabled", "true")
         for name, value in conf.items():
             builder = builder.config(name, value)
-        spark = builder.getOrCreate()
+        try:
+            spark = builder.getOrCreate()
+        except Exception as error:  # of py4j's classes, which Spark Connect does not have
+            _refuse_conf(error, conf)
+            raise
     try:
         yield spark
     finally:
         if not is_active:
             spark.stop()
+
+
+def _log_briefly() -> None:
+    """Let Spark log one line per event: no stack traces of Java, and no errors that the job reports itself."""
+    if _ONE_LINE_PER_EVENT.exists():  # in a zip it is no file
+        os.environ.setdefault("LOG4J_CONFIGURATION_FILE", str(_ONE_LINE_PER_EVENT))
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _refuse_conf(error: Exception, conf: Mapping[str, Any]) -> None:
+    """Raise SettingError if Spark did not start, and the settings configure it, and nothing else is known."""
+    text = str(error)
+    has_java = which("java") is not None or "JAVA_HOME" in os.environ
+    if not conf or (explain_text(text) is not None and not (has_java and "JAVA_GATEWAY_EXITED" in text)):
+        return
+    lines = [line.lstrip(": ") for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    why = lines[1 if len(lines) > 1 and lines[0].startswith("An error occurred while") else 0]
+    raise SettingError(f"Spark does not start with `spark.conf` ({', '.join(conf)}): {why}") from error
