@@ -53,7 +53,7 @@ from tests.faults import killing
 from kernelcoreset.jobs import cli
 if job == "stream":
     from kernelcoreset.spark.jobs import stream as streaming
-    streaming.MicroBatchHandler = lambda settings: killing.KillingHandler(settings, int(batch), point, log)
+    streaming.MicroBatchHandler = lambda settings, names: killing.KillingHandler(settings, int(batch), point, log)
 else:
     killing.arm(point, log)
 sys.exit({"update": cli.update_main, "stream": cli.stream_main}[job](["--config", "job.toml"]))
@@ -121,7 +121,7 @@ def what_is_there(folder):
     store = CoresetStore.open(folder / "store")
     state = store.state
     model = KernelKMeansModel.load(folder / "store" / state.pop("model"))
-    for name in ("fit_time", "checkpoint"):
+    for name in ("fit_time", "checkpoint", "root"):
         state.pop(name, None)
     leaves = {key: store.leaf(key).to_arrow().to_pydict() for key in sorted(store.keys())}
     infos = {key: store.info(key) for key in leaves}
@@ -215,7 +215,7 @@ def test_a_stream_killed_at_every_write(remote, tmp_path):
             os.utime(path, (1_700_000_000 + number,) * 2)
     assert start("stream", quiet, remote=remote) == 0, log_of(quiet)
     for batch, point in KILLS:
-        assert start("stream", killed, point, remote=remote, batch=batch) == 1, (batch, point, log_of(killed))
+        assert start("stream", killed, point, remote=remote, batch=batch) == 4, (batch, point, log_of(killed))
         assert passed(killed)[-1] == point
     assert start("stream", killed, remote=remote) == 0, log_of(killed)
     assert what_is_there(killed) == what_is_there(quiet)
