@@ -155,6 +155,10 @@ def cases(here: Path) -> Iterator[tuple[dict[str, str], tuple[str, ...] | None]]
     yield {"run.record": "far/r.json", "output.path": "far/out"}, None
 
 
+# Refused before paths are compared: a scheme that no record can have, and a character that no path can have.
+OTHER_REFUSALS = ("`run.record` must be a local path or", "must not contain the character of code 0")
+
+
 def check_settings(folder: Path, most: int | None) -> Tally:
     """Check the settings of every case; nothing is run."""
     tally = Tally("paths that meet, or lead to what is a user's")
@@ -173,9 +177,8 @@ def check_settings(folder: Path, most: int | None) -> Tally:
                 )
                 check(settings, "job.toml", settings.record_path(), ("coreset.path", "cluster.model_path"))
             except SettingError as error:
-                # A scheme that no record can have is refused before paths are compared.
                 is_named = named is not None and all(name in str(error) for name in named)
-                is_clear = is_named or (named is not None and "`run.record` must be a local path or" in str(error))
+                is_clear = is_named or any(own in str(error) for own in OTHER_REFUSALS)
                 tally.add("clear error" if is_clear else "unclear error")
                 if not is_clear:
                     print(f"unclear: {paths}: {error}", file=sys.stderr)
