@@ -52,9 +52,9 @@ case $master:$mode in
 esac
 
 # The jobs of this project answer --help and check their settings without Java. Others are not called; nor are those
-# whose settings may name functions in --py-files, which only Spark unpacks.
+# whose settings may name functions in --py-files, which only Spark unpacks. With --version no job runs.
 check=()
-if [ "$1" -ef "$root/jobs/${1##*/}" ] && [ -z "$py_files" ]; then
+if [ "$1" -ef "$root/jobs/${1##*/}" ] && [ -z "$py_files" ] && [[ " ${options[*]-} " != *' --version '* ]]; then
   check=("$root/.venv/bin/python" "$1" --check "${@:2}")
 fi
 

@@ -75,10 +75,11 @@ def why_no_output(path: str | PathLike[str], *, needs_marker: bool = True) -> st
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> folder = tempfile.TemporaryDirectory()
     >>> why_no_output(folder.name) is None
     True
-    >>> _ = open(folder.name + "/notes.txt", "w")
+    >>> Path(folder.name, "notes.txt").touch()
     >>> why_no_output(folder.name)
     "it holds notes.txt, which Spark's writers do not write"
     >>> folder.cleanup()
