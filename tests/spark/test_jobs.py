@@ -279,6 +279,7 @@ def test_a_job_stops_the_session_it_started(tmp_path):
     )
     program = (
         "import sys; from kernelcoreset.jobs.cli import run_main; code = run_main(['--config', 'job.toml'])\n"
+        "import os; print('log4j:', os.environ.get('LOG4J_CONFIGURATION_FILE'))\n"
         "from pyspark.sql import SparkSession; print('session:', SparkSession.getActiveSession()); sys.exit(code)"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MASTER": "local[1]"}
@@ -286,7 +287,7 @@ def test_a_job_stops_the_session_it_started(tmp_path):
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "session: None"
+    assert done.stdout.splitlines()[-2:] == ["log4j: None", "session: None"]
     assert pq.read_table(tmp_path / "out").num_rows == 2000
 
 

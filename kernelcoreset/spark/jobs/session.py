@@ -39,9 +39,7 @@ def session_of(
     """Return the same for a name and a configuration."""
     # By default workers use the Python of the system, which does not have the dependencies of this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if not log.isEnabledFor(logging.DEBUG):
-        _log_briefly()
-    with opening or nullcontext():
+    with opening or nullcontext(), nullcontext() if log.isEnabledFor(logging.DEBUG) else _log_briefly():
         is_active = SparkSession.getActiveSession() is not None or "DATABRICKS_RUNTIME_VERSION" in os.environ
         # Errors tell their causes, such as a full disk, in the text of Java alone.
         builder = SparkSession.builder.appName(app_name).config("spark.sql.pyspark.jvmStacktrace.enabled", "true")
@@ -59,12 +57,22 @@ def session_of(
             spark.stop()
 
 
-def _log_briefly() -> None:
-    """Let Spark log one line per event: no stack traces of Java, and no errors that the job reports itself."""
-    if _ONE_LINE_PER_EVENT.exists():  # in a zip it is no file
-        os.environ.setdefault("LOG4J_CONFIGURATION_FILE", str(_ONE_LINE_PER_EVENT))
+@contextmanager
+def _log_briefly() -> Iterator[None]:
+    """Let a Spark that starts in this context log one line per event, and no errors that the job reports itself.
+
+    Java reads the variable when it starts. Other programs that this process starts later must not.
+    """
+    is_ours = "LOG4J_CONFIGURATION_FILE" not in os.environ and _ONE_LINE_PER_EVENT.exists()  # in a zip it is no file
+    if is_ours:
+        os.environ["LOG4J_CONFIGURATION_FILE"] = str(_ONE_LINE_PER_EVENT)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        if is_ours:
+            del os.environ["LOG4J_CONFIGURATION_FILE"]
 
 
 def _refuse_conf(error: Exception, conf: Mapping[str, Any]) -> None:
