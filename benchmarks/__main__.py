@@ -19,7 +19,9 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     checked.add_argument("--only", nargs="*", choices=check.GROUPS, help="measure these groups alone")
-    checked.add_argument("--write", action="store_true", help="write the table to docs/results/check.md")
+    checked.add_argument(
+        "--write", action="store_true", help="write the table, or the rows of --only, to docs/results/check.md"
+    )
     given = parser.parse_args()
     return check.run(given.only, given.write)
 

@@ -41,38 +41,44 @@ Figure = tuple[str, float]
 
 
 def run(only: list[str] | None = None, write: bool = False) -> int:
-    """Measure and print the table; return 1 if a figure is more than 20 % worse than the committed one."""
-    committed = read_committed()
+    """Measure and print the table; return 1 if a figure is more than 20 % worse than the committed one.
+
+    If only some groups are measured, `write` keeps the committed rows of the others.
+    """
+    committed = read_committed(RESULT.read_text() if RESULT.exists() else "")
     rows, worse = [], 0
     for group, measure in GROUPS.items():
         if only and group not in only:
             continue
         for name, value in measure():
-            before = committed.get(name)
+            before = float(committed[name][2]) if name in committed else None
             share = value / before if before else None
             is_worse = share is not None and share < WORSE
             worse += is_worse
             rows.append(
-                (group, name, f"{value:.3g}", f"{before:.3g}" if before else "-", f"{share:.2f}" if share else "-",
-                 "**worse**" if is_worse else "")
+                [group, name, f"{value:.3g}", f"{before:.3g}" if before else "-", f"{share:.2f}" if share else "-",
+                 "**worse**" if is_worse else ""]
             )  # fmt: skip
             print(" | ".join(map(str, rows[-1])), file=sys.stderr, flush=True)
-    about = "Every figure is a ratio of two times or errors of this run; larger is better."
+    about = (
+        "Every figure is a ratio of two times or errors of one run; larger is better. The column committed has the "
+        "figures of this table in the commit before."
+    )
     if write:
+        found = committed | {row[1]: row for row in rows}
+        ordered = sorted(found.values(), key=lambda row: list(GROUPS).index(row[0]))
         tables.write_results(
-            RESULT, "Check: small versions of the committed ratios", [about, tables.table(HEADER, rows)]
+            RESULT, "Check: small versions of the committed ratios", [about, tables.table(HEADER, ordered)]
         )
     else:
         print(tables.table(HEADER, rows))
     return int(worse > 0)
 
 
-def read_committed() -> dict[str, float]:
-    """Return the figures of the committed table by name."""
-    if not RESULT.exists():
-        return {}
-    found = re.findall(r"^\| \w+ \| ([^|]+) \| ([^|]+) \|", RESULT.read_text(), re.MULTILINE)
-    return {name.strip(): float(value) for name, value in found if name.strip() != "figure"}
+def read_committed(text: str) -> dict[str, list[str]]:
+    """Return the rows of a committed table by the names of their figures."""
+    rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in re.findall(r"^\|.*\|$", text, re.MULTILINE)]
+    return {row[1]: row for row in rows if row[0] in GROUPS}
 
 
 def faster(slow: Callable[[], object], fast: Callable[[], object], repeats: int = REPEATS) -> float:

@@ -2,7 +2,7 @@
 
 Run from the project's root: python benchmarks/streaming.py --data DIR --measured FILE
 The stream is a folder of Parquet files, one per micro-batch, read by the job itself. What was measured goes to FILE
-(--only-measure ends there); where it is there already, only the errors are worked out, and the table written.
+(--only-measure ends there). If FILE exists already, only the errors are computed and the table is written.
 """
 
 from __future__ import annotations

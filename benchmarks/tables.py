@@ -11,6 +11,8 @@ from pathlib import Path
 import numba
 import numpy as np
 
+ROOT = Path(__file__).resolve().parent.parent
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a Markdown table."""
@@ -21,7 +23,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def write_results(path: Path, title: str, sections: Sequence[str]) -> None:
     """Write the tables of one run and print them."""
-    command = "python " + " ".join([Path(sys.argv[0]).as_posix(), *without_data_folder(sys.argv[1:])])
+    command = " ".join(["python", program_name(Path(sys.argv[0])), *without_data_folder(sys.argv[1:])])
     about = (
         f"Made by `{command}` on {datetime.date.today()}, Python {platform.python_version()}, numpy {np.__version__}, "
         f"numba {numba.__version__}, {platform.machine()}."
@@ -30,6 +32,13 @@ def write_results(path: Path, title: str, sections: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     print(text)
+
+
+def program_name(program: Path) -> str:
+    """Return a program as one names it on the command line from the project's root."""
+    if program.name == "__main__.py":
+        return "-m " + ".".join(program.parent.resolve().relative_to(ROOT).parts)
+    return program.as_posix()
 
 
 def without_data_folder(arguments: Sequence[str]) -> list[str]:

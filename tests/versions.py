@@ -1,8 +1,8 @@
 """A short suite against the lowest versions of all dependencies, and against several versions of pyspark.
 
 Called by `./tests/run.sh --versions [NAME ...]`. Each environment is a virtual environment in a temporary folder,
-and removed before the next one is made: a pyspark is 400 MB to download. Prints a table; unless environments are named,
-writes it to docs/versions.md.
+and removed before the next one is made: a pyspark is 400 MB to download. Writes a table to docs/versions.md, in which
+environments that are not named keep their rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,7 @@ UNIT = [
 ]  # fmt: skip
 ESTIMATOR = ["tests/spark/test_estimator.py::test_the_summary"]
 PARTS = ("unit tests", "estimator", "demo job")
+HEADER = ["environment", "tested on", *SHOWN, *PARTS]
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Outcome:
     def row(self) -> list[str]:
         """Return the cells of the table."""
         versions = [self.versions.get(name, "") for name in SHOWN]
-        return [self.environment.name, *versions, *(self.parts.get(part, "not run") for part in PARTS)]
+        today = datetime.date.today().isoformat()
+        return [self.environment.name, today, *versions, *(self.parts.get(part, "not run") for part in PARTS)]
 
 
 def lowest_versions(pyproject: str) -> list[str]:
@@ -149,27 +151,36 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """Return a Markdown table of all environments."""
-    header = ["environment", *SHOWN, *PARTS]
-    rows = [header, ["---"] * len(header), *(outcome.row() for outcome in outcomes)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+def read_rows(text: str) -> dict[str, list[str]]:
+    """Return the rows of the table on the page by the names of their environments."""
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split(" | ")] for line in re.findall(r"^\|.*\|$", text, re.MULTILINE)
+    ]
+    return {row[0]: row for row in rows[2:]} if rows[:1] == [HEADER] else {}
 
 
-def page(outcomes: list[Outcome]) -> str:
-    """Return the text of docs/versions.md."""
-    machine = f"Python {platform.python_version()}, {platform.system()}"
+def table(rows: Iterable[list[str]]) -> str:
+    """Return a Markdown table of environments."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in [HEADER, ["---"] * len(HEADER), *rows])
+
+
+def page(outcomes: list[Outcome], before: str = "") -> str:
+    """Return the text of docs/versions.md; environments that were not tested keep their rows of the page before."""
+    rows = read_rows(before) | {outcome.environment.name: outcome.row() for outcome in outcomes}
+    ordered = [rows[own.name] for own in environments() if own.name in rows]
     return f"""# Versions
 
-Written by `./tests/run.sh --versions` on {datetime.date.today()}, {machine}.
+Written by `./tests/run.sh --versions`; with names of environments it replaces their rows alone.
 
-{table(outcomes)}
+{table(ordered)}
 
 - **lowest** has the lowest version of every dependency that `pyproject.toml` allows. The others have the newest of
-  everything, and the pyspark of their name; **newest** has the newest pyspark 4.
+  everything, and the pyspark of their name; **newest** has the newest pyspark 4. All run on Python
+  {platform.python_version()}, {platform.system()}.
 - The tests and `./spark-submit.sh` of a checkout use the pyspark of `constraints.txt`.
-- Unit tests: {len(UNIT)} files that need no Spark. Estimator: a test of `kernelcoreset.spark.KernelKMeans` and its
-  summary. Demo job: `jobs/run.py --config conf/demo.toml`.
+- Unit tests: {len(UNIT)} files that need no Spark. In one run they are not repeated for an environment that differs
+  from an earlier one in pyspark alone. Estimator: a test of `kernelcoreset.spark.KernelKMeans` and its summary. Demo
+  job: `jobs/run.py --config conf/demo.toml`.
 """
 
 
@@ -188,13 +199,12 @@ def main(names: list[str]) -> int:
             folder.mkdir()
             outcomes.append(check(environment, folder, logs / f"{environment.name}.log", outcomes))
             shutil.rmtree(folder)
-    print(table(outcomes))
+    print(table(outcome.row() for outcome in outcomes))
     if all(outcome.passed for outcome in outcomes):
         shutil.rmtree(logs)
     else:
         say(f"The logs are in {logs}.")
-    if not names:
-        PAGE.write_text(page(outcomes))
+    PAGE.write_text(page(outcomes, PAGE.read_text() if PAGE.exists() else ""))
     return int(not all(outcome.passed for outcome in outcomes))
 
 

@@ -125,7 +125,7 @@ class Coreset:
         reason = why_no_coreset(path)
         if reason is not None:
             raise FileExistsError(
-                f"{path} is there and is not a coreset: {reason}. Remove it yourself, or choose another path."
+                f"{path} exists and is not a coreset: {reason}. Remove it yourself, or choose another path."
             )
         write_file(*open_path(path), self.to_bytes())
 

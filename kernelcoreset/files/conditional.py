@@ -81,7 +81,7 @@ def _open(system: fs.FileSystem, bucket: str) -> Any:
 def _s3_options(options: dict[str, Any]) -> dict[str, Any]:
     if options["role_arn"]:
         raise SettingError(
-            f"Commits to S3 cannot take on a role (role_arn = {options['role_arn']!r}). Give the keys of the role by "
+            f"Commits to S3 cannot assume a role (role_arn = {options['role_arn']!r}). Give the keys of the role by "
             "the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or of the machine."
         )
     endpoint = f"{options['scheme']}://{options['endpoint_override']}" if options["endpoint_override"] else None

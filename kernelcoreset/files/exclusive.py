@@ -57,7 +57,7 @@ def create_exclusively(path: str, content: bytes) -> bool:
 
 
 def is_unfinished(path: str) -> bool:
-    """Whether a file's content is the beginning of what its writer has still to write, or died over."""
+    """Whether a file is only the beginning of its content: its writer is still writing, or died."""
     found = _content(path)
     return found is not None and any(
         len(found) < len(whole) and whole.startswith(found)
@@ -108,7 +108,10 @@ def _fill(descriptor: int, content: bytes) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock of a file; return False if another process has it. Where there are no locks, time must do."""
+    """Take the lock of a file; return False if another process has it.
+
+    True on a file system without locks: there a writer is considered dead by the time of its last write alone.
+    """
     import fcntl  # not on Windows, where links work
 
     try:
@@ -153,10 +156,10 @@ def _remove_unfinished(path: str) -> None:
         with suppress(FileNotFoundError):
             os.rename(path, aside)
             if _content(aside) in [_content(intent) for intent in _intents(path)]:
-                # Only without locks: the writer went on at this very moment, after many seconds of silence.
+                # Only without locks: the writer continued at this very moment, after many seconds without a write.
                 raise ConflictError(
-                    f"The writer of {path} finished it after {GRACE:.0f} s of silence, when it was taken as dead. Its "
-                    f"content is in {aside}: give it its name back if no other file has it, or make that change again."
+                    f"The writer of {path} was considered dead after {GRACE:.0f} s without a write, but then finished. "
+                    f"Its content is in {aside}: give it its name back if no other file has it, or repeat the change."
                 )
             os.unlink(aside)
     finally:

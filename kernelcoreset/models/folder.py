@@ -121,11 +121,11 @@ def _write_model(path: str | os.PathLike[str], files: Mapping[str, bytes], overw
     folder = Folder(path)
     if folder.kind() != fs.FileType.NotFound:
         if not overwrite:
-            raise FileExistsError(f"{path} is there already. Pass overwrite=True, or choose another path.")
+            raise FileExistsError(f"{path} already exists. Pass overwrite=True, or choose another path.")
         reason = why_no_model(path)
         if reason is not None:
             raise FileExistsError(
-                f"{path} is there and is not a model: {reason}. Remove it yourself, or choose another path."
+                f"{path} exists and is not a model: {reason}. Remove it yourself, or choose another path."
             )
     write_model_files(folder, files)
 

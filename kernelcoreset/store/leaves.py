@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernelcoreset.checks import check_same_dimension
+from kernelcoreset.checks import check_count, check_same_dimension
+from kernelcoreset.coresets.build import check_mergeable
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.errors import ConflictError, DataError, FormatError
+from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.errors import ConflictError, DataError, FormatError, SettingError
 from kernelcoreset.files.folder import Folder
-from kernelcoreset.store.manifest import Manifest, newest
+from kernelcoreset.store.manifest import Manifest, newest, plain
 
 LEAVES = "leaves"
 _ID_KINDS = {"i": "whole numbers", "u": "whole numbers", "U": "texts", "S": "bytes"}
@@ -38,6 +40,27 @@ class LeafUpdate:
     coreset: Coreset | None
     rows: int | None = None
     tag: Any = None
+
+
+def checked_update(manifest: Manifest, recipe: Recipe, key: str, update: LeafUpdate | Coreset) -> LeafUpdate:
+    """Return the leaf that a caller gave for a key, or raise an error if it does not fit the store."""
+    if isinstance(update, Coreset):
+        update = LeafUpdate(update)
+    if not isinstance(update, LeafUpdate):
+        raise SettingError(f"`put` takes a Coreset or a LeafUpdate per key; got {type(update).__name__} for {key!r}.")
+    if update.coreset is not None:
+        check_mergeable(update.coreset, recipe)
+        check_dimension(manifest, update.coreset.points.shape[1])
+    rows = None if update.rows is None else check_count("rows", update.rows, least=0)
+    return LeafUpdate(update.coreset, rows, plain(update.tag, "tag"))
+
+
+def check_dimension(manifest: Manifest, d: int) -> None:
+    """Refuse points of another dimension than those in the store."""
+    for leaf in manifest.leaves.values():
+        if leaf["dimension"] is not None:
+            check_same_dimension("points", d, leaf["dimension"], "the store's")
+            return
 
 
 def write_leaf(folder: Folder, key: str, update: LeafUpdate) -> Entry:

@@ -13,11 +13,13 @@ from typing import Any
 from pyarrow import fs
 
 from kernelcoreset.checks import LARGEST_SEED
+from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.files.documents import Fields, parse_json
 from kernelcoreset.files.exclusive import intended
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.files.outputs import why_no_folder
+from kernelcoreset.kernels.kernel import Kernel
 
 _FORMAT_VERSION = 1
 _NAME = re.compile(r"manifest-(\d+)\.json")
@@ -76,7 +78,7 @@ def _check_entry(entry: Fields) -> None:
     """Raise FormatError unless the entry of a leaf has all its fields."""
     for part in _ENTRY:
         if part not in entry.data:
-            raise entry.wrong(part, "there")
+            raise entry.wrong(part, "present")
     for part in ("rows", "dimension"):
         if entry.data.get(part) is not None:
             entry.whole(part)
@@ -89,6 +91,21 @@ def _check_entry(entry: Fields) -> None:
         entry.text(part)
     if not _LEAF_FILE.fullmatch(entry.text("file")):
         raise entry.wrong("file", "the name of a leaf")
+
+
+def settings_of(
+    k: int, kernel: Kernel, size: int, z: float = 2.0, leaf_size: int | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """Return the settings of a new store as plain data, or raise SettingError."""
+    recipe = Recipe(k, kernel, size, z=z, seed=seed)
+    return {
+        "k": recipe.k,
+        "kernel": plain(recipe.kernel.to_dict(), "kernel"),
+        "size": recipe.size,
+        "z": recipe.z,
+        "leaf_size": leaf_size_of(recipe.size, leaf_size),
+        "seed": recipe.seed,
+    }
 
 
 def plain(value: Any, name: str) -> Any:

@@ -138,7 +138,7 @@ class MergeTree:
 
 
 def _node_bytes(coreset: Coreset, file: str) -> bytes:
-    """The file of a node. It says its own name, so that no other file can take its place."""
+    """The file of a node. It holds its own name, so that no other file can take its place."""
     table = coreset.to_arrow()
     return table_to_bytes(table.replace_schema_metadata({**table.schema.metadata, _NAME: file}))
 

@@ -9,25 +9,17 @@ from typing import Any
 from numpy.typing import ArrayLike
 from pyarrow import fs
 
-from kernelcoreset.checks import (
-    check_at_least,
-    check_count,
-    check_key,
-    check_points,
-    check_same_dimension,
-    closest_name,
-)
-from kernelcoreset.coresets.build import check_mergeable
+from kernelcoreset.checks import check_at_least, check_key, check_points, closest_name
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
+from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.trust import modules_of
 from kernelcoreset.store.commit import Change, commit, commit_change
-from kernelcoreset.store.leaves import LEAVES, LeafUpdate, read_leaf, write_leaf
-from kernelcoreset.store.manifest import Manifest, newest, plain, versions, why_no_store
+from kernelcoreset.store.leaves import LEAVES, LeafUpdate, check_dimension, checked_update, read_leaf, write_leaf
+from kernelcoreset.store.manifest import Manifest, newest, plain, settings_of, versions, why_no_store
 from kernelcoreset.store.nodes import CoresetCache, MergeTree
 from kernelcoreset.store.vacuum import remove_unused_files
 
@@ -74,13 +66,7 @@ class CoresetStore:
     def __init__(self, folder: Folder, manifest: Manifest, path: str, kernel: Kernel) -> None:
         settings = manifest.settings
         self.path = path
-        self.recipe = Recipe(
-            settings["k"],
-            kernel,
-            settings["size"],
-            z=settings["z"],
-            seed=settings["seed"],
-        )
+        self.recipe = Recipe(settings["k"], kernel, settings["size"], z=settings["z"], seed=settings["seed"])
         self.k, self.kernel, self.size = self.recipe.k, self.recipe.kernel, self.recipe.size
         self.z, self.seed = self.recipe.z, self.recipe.seed
         self.leaf_size: int = settings["leaf_size"]
@@ -118,16 +104,16 @@ class CoresetStore:
         -------
         CoresetStore
         """
-        settings = _checked_settings(k, kernel, size, z, leaf_size, seed)
+        settings = settings_of(k, kernel, size, z, leaf_size, seed)
         folder = Folder(path, filesystem)
         manifest = Manifest(0, settings)
         reason = why_no_store(folder)
         if reason is not None:
             raise FileExistsError(
-                f"{fspath(path)} is there and is not a store: {reason}. Remove it yourself, or choose another path."
+                f"{fspath(path)} exists and is not a store: {reason}. Remove it yourself, or choose another path."
             )
         if versions(folder) or not commit(folder, manifest):
-            raise FileExistsError(f"There is a store at {fspath(path)} already. Open it, or choose another path.")
+            raise FileExistsError(f"A store already exists at {fspath(path)}. Open it, or choose another path.")
         return CoresetStore(folder, manifest, fspath(path), kernel)
 
     @staticmethod
@@ -164,7 +150,7 @@ class CoresetStore:
             return CoresetStore.create(path, k, kernel, size, **options)
         except FileExistsError:
             filesystem = options.pop("filesystem", None)
-            wanted = _checked_settings(k, kernel, size, **options)
+            wanted = settings_of(k, kernel, size, **options)
             store = CoresetStore.open(path, filesystem=filesystem, trusted_modules=modules_of(wanted["kernel"]))
         for name, found in store._manifest.settings.items():
             if wanted[name] != found:
@@ -240,7 +226,7 @@ class CoresetStore:
         ids : array-like of shape (n,), optional
         """
         if key in self._manifest.leaves:
-            raise SettingError(f"`key` must be new; {key!r} is there already. Use replace({key!r}, ...).")
+            raise SettingError(f"`key` must be new; {key!r} already exists. Use replace({key!r}, ...).")
         self.change(put={key: self.build_leaf(key, points, weights, ids=ids)})
 
     def replace(
@@ -293,7 +279,9 @@ class CoresetStore:
             self._known(key)
         new_state = None if state is None else plain(dict(state), "state")
         # Everything is checked before anything is written.
-        updates = {check_key(key): self._checked_update(key, update) for key, update in put.items()}
+        updates = {
+            check_key(key): checked_update(self._manifest, self.recipe, key, update) for key, update in put.items()
+        }
         entries = {key: write_leaf(self._folder, key, update) for key, update in updates.items()}
         if any(entry["file"] for entry in entries.values()):
             self._folder.sync(LEAVES)
@@ -307,31 +295,12 @@ class CoresetStore:
     ) -> LeafUpdate:
         """Return the leaf that `add` would put, for a `change` of several keys; parameters as in `add`."""
         points = check_points(points, allow_empty=True)
-        self._refuse_other_dimension(points.shape[1])
+        check_dimension(self._manifest, points.shape[1])
         seed = self.leaf_seed(check_key(key))
         tree = CoresetTree.from_recipe(self.recipe.varied(seed=seed), self.leaf_size)
         tree.add(points, weights, ids)
         coreset = tree.result(self.leaf_size, refine=False) if tree.n_weighted else None
         return LeafUpdate(coreset, rows=tree.n_rows)
-
-    def _refuse_other_dimension(self, d: int) -> None:
-        for leaf in self._manifest.leaves.values():
-            if leaf["dimension"] is not None:
-                check_same_dimension("points", d, leaf["dimension"], "the store's")
-                return
-
-    def _checked_update(self, key: str, update: LeafUpdate | Coreset) -> LeafUpdate:
-        if isinstance(update, Coreset):
-            update = LeafUpdate(update)
-        if not isinstance(update, LeafUpdate):
-            raise SettingError(
-                f"`put` takes a Coreset or a LeafUpdate per key; got {type(update).__name__} for {key!r}."
-            )
-        if update.coreset is not None:
-            check_mergeable(update.coreset, self.recipe)
-            self._refuse_other_dimension(update.coreset.points.shape[1])
-        rows = None if update.rows is None else check_count("rows", update.rows, least=0)
-        return LeafUpdate(update.coreset, rows, plain(update.tag, "tag"))
 
     # --- the result --------------------------------------------------------------------------------------------------
 
@@ -406,17 +375,3 @@ class CoresetStore:
         meant = closest_name(str(key), self._manifest.leaves)
         hint = f"Did you mean {meant!r}?" if meant else f"It has {len(self._manifest.leaves)} keys."
         raise SettingError(f"The store at {self.path} has no key {key!r}. {hint}")
-
-
-def _checked_settings(
-    k: int, kernel: Kernel, size: int, z: float = 2.0, leaf_size: int | None = None, seed: int = 0
-) -> dict[str, Any]:
-    recipe = Recipe(k, kernel, size, z=z, seed=seed)
-    return {
-        "k": recipe.k,
-        "kernel": plain(recipe.kernel.to_dict(), "kernel"),
-        "size": recipe.size,
-        "z": recipe.z,
-        "leaf_size": leaf_size_of(recipe.size, leaf_size),
-        "seed": recipe.seed,
-    }

@@ -36,7 +36,7 @@ for i in range(shared):
         won += 1
     except kc.KernelCoresetError as error:
         # Before the race was over, or after it.
-        assert isinstance(error, kc.ConflictError) or "is there already" in str(error), error
+        assert isinstance(error, kc.ConflictError) or "already exists" in str(error), error
         store = kc.CoresetStore.open(path)
 print(won)
 """

@@ -44,7 +44,7 @@ def test_a_store(uri, tmp_path):
     assert kc.CoresetStore.open(uri("store")).keys() == DAYS[2:3]
     assert other.guarantee == "conditional put"
     assert other.vacuum(older_than=0)
-    with pytest.raises(FileExistsError, match="There is a store at"):
+    with pytest.raises(FileExistsError, match="A store already exists at"):
         filled(uri("store"), [])
 
 
@@ -75,7 +75,7 @@ def test_a_file_system_made_by_the_user(s3):
     filled("inner", DAYS[:1], filesystem=fs.SubTreeFileSystem("bucket/outer", system))
     assert store.guarantee == "conditional put"
     assert kc.CoresetStore.open(s3.uri("outer/inner")).keys() == DAYS[:1]
-    with pytest.raises(kc.SettingError, match="cannot take on a role"):
+    with pytest.raises(kc.SettingError, match="cannot assume a role"):
         conditional.ConditionalPut(fs.S3FileSystem(role_arn="arn:aws:iam::1:role/x", region="us-east-1"), "bucket/x")
 
 

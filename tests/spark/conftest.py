@@ -12,6 +12,9 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 from pyspark.sql import SparkSession
 
+from tests.spark.job_runs import write_config
+from tests.spark.nights import put_day
+
 CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -59,6 +62,20 @@ def points():
 def frame(spark, points):
     """The points as columns x and y, a weight w, an id and a name, in two partitions."""
     return spark.createDataFrame(table_of(points)).coalesce(2)
+
+
+@pytest.fixture
+def days(spark):
+    """Five days of input and the settings of a job that follows them."""
+    for day in range(1, 6):
+        put_day(day, day)
+    write_config(
+        '[input]\npath = "HERE/days"\nfeatures = ["x", "y"]\n'
+        '[kernel]\nname = "Gaussian"\nsigma = 5.0\n'
+        "[coreset]\nk = 3\ncoreset_size = 60\nleaf_size = 100\nseed = 3\n"
+        "[cluster]\nn_init = 3\n[certificate]\ncenter_sets = 20\n"
+        '[store]\npath = "HERE/store"\n[output]\npath = "HERE/out"\n'
+    )
 
 
 def table_of(points):

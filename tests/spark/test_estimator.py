@@ -220,7 +220,7 @@ def test_an_estimator_saved_and_loaded(spark):
     assert {p.name: v for p, v in loaded.extractParamMap().items()} == {
         p.name: v for p, v in own.extractParamMap().items()
     }
-    with pytest.raises(FileExistsError, match=r"estimator is there already. Use write\(\).overwrite"):
+    with pytest.raises(FileExistsError, match=r"estimator already exists. Use write\(\).overwrite"):
         own.save("estimator")
     own.write().overwrite().save("estimator")
     with pytest.raises(FileNotFoundError, match="There is nothing saved at nowhere"):
@@ -231,7 +231,7 @@ def test_an_estimator_saved_and_loaded(spark):
 def test_a_model_saved_and_loaded(frame, model, scheme):
     path = scheme + str(Path("model").absolute())
     model.save(path)
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         model.save(path)
     model.write().overwrite().save(path)
     loaded = KernelKMeansModel.load(path)
@@ -251,7 +251,7 @@ def test_the_same_folder_serves_numpy_and_spark(frame, points, model):
 def test_folders_that_are_no_models(spark, model):
     Path("photos").mkdir()
     Path("photos/one.jpg").touch()
-    with pytest.raises(FileExistsError, match=r"photos is there and is not a saved model: it holds one\.jpg"):
+    with pytest.raises(FileExistsError, match=r"photos exists and is not a saved model: it holds one\.jpg"):
         model.write().overwrite().save("photos")
     with pytest.raises(FormatError, match=r"photos is not a whole model: model.json and coreset.parquet missing"):
         KernelKMeansModel.load("photos")

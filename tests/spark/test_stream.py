@@ -20,7 +20,7 @@ from kernelcoreset.spark.jobs.input import selected_rows
 from kernelcoreset.spark.jobs.trace import traced
 from tests.spark.job_runs import record_of, write_config
 from tests.spark.job_runs import run as run_job
-from tests.spark.test_update import points_of
+from tests.spark.nights import points_of
 
 
 def put_file(number, n=100, bad=0):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import tables
+from benchmarks import check, tables
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
@@ -68,3 +68,21 @@ def test_a_result_names_no_folder_of_the_machine(tmp_path, monkeypatch, capsys):
     tables.write_results(tmp_path / "x.md", "X", [])
     assert "`python benchmarks/x.py --data DIR --points 5`" in (tmp_path / "x.md").read_text()
     assert "# X" in capsys.readouterr().out
+
+
+def test_the_check_marks_what_is_worse_and_keeps_what_it_did_not_measure(tmp_path, monkeypatch, capsys):
+    measured = {"labels": 10.0, "build": 0.5}
+    groups = {name: lambda name=name: iter([(f"figure of {name}", measured[name])]) for name in measured}
+    monkeypatch.setattr(check, "GROUPS", groups)
+    monkeypatch.setattr(check, "RESULT", tmp_path / "check.md")
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "benchmarks" / "__main__.py"), "check", "--write"])
+    assert check.run(write=True) == 0
+    assert "Made by `python -m benchmarks check --write` on " in capsys.readouterr().out
+    measured.update(labels=8.1, build=0.1)
+    assert check.run(["labels"], write=True) == 0  # 19 % worse
+    rows = check.read_committed(check.RESULT.read_text())
+    assert rows["figure of labels"] == ["labels", "figure of labels", "8.1", "10", "0.81", ""]
+    assert rows["figure of build"] == ["build", "figure of build", "0.5", "-", "-", ""]
+    assert check.run() == 1
+    assert "| build | figure of build | 0.1 | 0.5 | 0.20 | **worse** |" in capsys.readouterr().out
+    assert check.read_committed(check.RESULT.read_text()) == rows

@@ -181,13 +181,18 @@ def test_a_newer_format_is_refused():
 
 
 def test_a_damaged_file_is_refused(tmp_path):
-    example().write_parquet(tmp_path / "coreset.parquet")
-    content = (tmp_path / "coreset.parquet").read_bytes()
-    (tmp_path / "coreset.parquet").write_bytes(content[: len(content) // 2])
-    with pytest.raises(
-        FormatError, match=r"coreset.parquet is damaged: its digest is wrong. Restore it, or make it again"
-    ):
-        Coreset.read_parquet(tmp_path / "coreset.parquet")
+    file = tmp_path / "coreset.parquet"
+    example().write_parquet(file)
+    content = file.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 4] ^= 1
+    file.write_bytes(flipped)
+    with pytest.raises(FormatError, match=r"coreset.parquet is damaged: its digest is wrong. Restore it, or make it"):
+        Coreset.read_parquet(file)
+    # Whether half of a file still has its digest depends on the version of pyarrow that wrote it.
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.raises(FormatError, match=r"coreset.parquet is .*damaged.* Restore it, or make it again"):
+        Coreset.read_parquet(file)
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -190,7 +190,7 @@ def test_a_writer_without_locks_that_wakes_at_the_worst_moment_is_reported(tmp_p
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", wakes)
-    with pytest.raises(kc.ConflictError, match=r"finished it after 0 s of silence.* Its content is in .*\.tmp"):
+    with pytest.raises(kc.ConflictError, match=r"dead after 0 s without a write.* Its content is in .*\.tmp"):
         store.change(state={"batch": 2})
 
 

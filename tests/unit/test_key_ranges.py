@@ -52,7 +52,7 @@ def test_toml_reads_dates_and_numbers_without_quotes(value):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"keys": "2026-02-01..2026-01-01"}, "`update.keys` has a range whose end is before its start"),
+        ({"keys": "2026-02-01..2026-01-01"}, "`update.keys` has a range that ends before its start"),
         ({"keys": [""]}, "`update.keys` takes keys such as 2026-01-05"),
         ({"keys": ".."}, "`update.keys` takes keys such as 2026-01-05"),
         ({"keys": "1..2..3"}, "`update.keys` takes keys such as 2026-01-05"),

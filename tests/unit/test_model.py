@@ -106,7 +106,7 @@ def test_saving_overwrites_only_on_request_and_only_models(fitted, tmp_path):
     _, model = fitted
     folder = tmp_path / "model"
     model.save(folder)
-    with pytest.raises(FileExistsError, match=r"is there already. Pass overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"already exists. Pass overwrite=True"):
         model.save(folder)
     model.refit(2).save(folder, overwrite=True)
     assert kc.KernelKMeansModel.load(folder).k == 2

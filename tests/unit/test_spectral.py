@@ -176,7 +176,7 @@ def test_save_and_load(saved):
     assert kc.SpectralModel.load(folder).refit(2).k == 2
     estimator = kc.SpectralClustering.load(folder)
     np.testing.assert_array_equal(estimator.predict(points), model.predict(points))
-    with pytest.raises(FileExistsError, match="is there already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         estimator.save(folder)
     estimator.save(folder, overwrite=True)
 

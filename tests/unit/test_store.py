@@ -185,7 +185,7 @@ def test_what_cannot_go_in_changes_nothing(tmp_path):
     for error, message, call in [
         (
             kc.SettingError,
-            r"`key` must be new; '2024-01-01' is there already. Use replace",
+            r"`key` must be new; '2024-01-01' already exists. Use replace",
             lambda: store.add(DAYS[0], [[1.0, 2.0]]),
         ),
         (
@@ -263,7 +263,7 @@ def test_create_and_open(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"There is no store at .*store. Make one with CoresetStore.create"):
         kc.CoresetStore.open(path)
     first = kc.CoresetStore.open_or_create(path, 3, KERNEL, 20)
-    with pytest.raises(FileExistsError, match=r"There is a store at .*store already"):
+    with pytest.raises(FileExistsError, match=r"A store already exists at .*store\."):
         new_store(path)
     assert kc.CoresetStore.open_or_create(path, 3, KERNEL, 20, leaf_size=80, seed=0).version == first.version == 0
     for other in ({"kernel": kc.Linear()}, {"k": 4}, {"size": 30}, {"z": 1.0}, {"leaf_size": 90}, {"seed": 1}):

@@ -1,9 +1,11 @@
 """The environments of `./tests/run.sh --versions`."""
 
+import re
+
 import pytest
 
 from tests import versions
-from tests.versions import PARTS, SHOWN, Environment, Outcome, environments, lowest_versions, page
+from tests.versions import PARTS, SHOWN, Environment, Outcome, environments, lowest_versions, page, read_rows
 
 PYPROJECT = """
 [project]
@@ -37,8 +39,21 @@ def test_one_failed_part_fails_the_environment():
     assert outcome.passed
     outcome.parts["demo job"] = "FAILED"
     assert not outcome.passed
-    assert "| lowest | 4.0.0 |" in page([outcome])
-    assert "| passed | passed | FAILED |" in page([outcome])
+    assert re.search(
+        r"^\| lowest \| 20\d\d-\d\d-\d\d \| 4\.0\.0 \|.*\| passed \| passed \| FAILED \|$", page([outcome]), re.M
+    )
+
+
+def test_environments_that_were_not_tested_keep_their_rows():
+    first, second = (
+        Outcome(Environment(name, []), {"pyspark": "1"}, {"estimator": "passed"}) for name in ("newest", "lowest")
+    )
+    text = page([first])
+    both = page([second], text)
+    assert list(read_rows(both).items()) == [("lowest", second.row()), ("newest", first.row())]
+    first.parts["estimator"] = "FAILED"
+    assert read_rows(page([first], both)) == {"lowest": second.row(), "newest": first.row()}
+    assert set(read_rows(versions.PAGE.read_text())) == {own.name for own in environments()}
 
 
 def test_unit_tests_are_repeated_only_if_another_package_than_pyspark_differs(tmp_path, monkeypatch, capsys):

@@ -74,7 +74,7 @@ class KeyRange:
             )
         first, last = (_order(bound) for bound in self._bounds)
         if first and last and _is_before(last, first):
-            raise SettingError(f"`{self.setting}` has a range whose end is before its start: {self.text!r}. Turn it.")
+            raise SettingError(f"`{self.setting}` has a range that ends before its start: {self.text!r}. Swap the two.")
 
     @property
     def _names(self) -> list[str]:

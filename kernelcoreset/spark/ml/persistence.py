@@ -41,11 +41,11 @@ class EstimatorWriter(MLWriter):
         folder = Folder(path)
         if folder.kind() != fs.FileType.NotFound:
             if not self.shouldOverwrite:
-                raise FileExistsError(f"{path} is there already. Use write().overwrite().save(path), or another path.")
+                raise FileExistsError(f"{path} already exists. Use write().overwrite().save(path), or another path.")
             reason = why_no_model(path, _METADATA if folder.kind(ABOUT) == fs.FileType.NotFound else ABOUT)
             if reason is not None:
                 raise FileExistsError(
-                    f"{path} is there and is not a saved model: {reason}. Remove it yourself, or choose another path."
+                    f"{path} exists and is not a saved model: {reason}. Remove it yourself, or choose another path."
                 )
         write_model_files(folder, self.files())
 
