@@ -310,22 +310,59 @@ def as_numeric(values: ArrayLike, name: str, *, exact: bool = False) -> Floats:
                 raise TypeError
             converted = array.astype(np.float64)
         except OverflowError:
-            raise DataError(
-                f"`{name}` must fit in float64; got a whole number above 1e308. Divide the column by a constant."
-            ) from None
+            raise _too_large(name) from None
         except (TypeError, ValueError):
-            raise DataError(
-                f"`{name}` must be numbers; got dtype {array.dtype}. Encode text and dates as numbers first."
-            ) from None
+            raise _not_numbers(array, name) from None
         if exact:
-            whole = [isinstance(v, int) and abs(v) > _EXACT and int(float(v)) != v for v in array.ravel().tolist()]
-            _refuse_rounded(array, np.array(whole, dtype=bool).reshape(array.shape), name)
+            _refuse_inexact_array(array, name)
         return converted
-    is_long = array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size > 0
-    if exact and is_long and (array.max() > _EXACT or array.min() < -_EXACT):
-        _refuse_rounded(array, _is_rounded(array), name)
+    if exact:
+        _refuse_inexact_array(array, name)
     with np.errstate(over="ignore"):  # a longdouble beyond float64 becomes infinity, which is reported with its row
         return np.asarray(array, dtype=np.float64)
+
+
+def refuse_misread(values: Any, name: str) -> None:
+    """Raise DataError for what numpy turns into other float64 numbers without a word, and for nothing else.
+
+    These are masked values, whole numbers that float64 rounds or cannot hold, dates, durations and texts. For callers
+    whose other checks are those of a library.
+
+    Examples
+    --------
+    >>> refuse_misread([1.5, 2**53], "X")  # each is a float64
+    """
+    _refuse_masked(values, name)
+    if hasattr(values, "toarray"):  # a sparse matrix
+        return
+    try:
+        array = np.asarray(values)
+    except ValueError:  # ragged
+        return
+    if array.dtype.kind in "mMSU":
+        raise _not_numbers(array, name)
+    _refuse_inexact_array(array, name)
+
+
+def _refuse_inexact_array(array: NDArray[Any], name: str) -> None:
+    """Raise DataError for whole numbers that float64 rounds or cannot hold."""
+    if array.dtype.kind == "O":
+        try:
+            whole = [isinstance(v, int) and abs(v) > _EXACT and int(float(v)) != v for v in array.ravel().tolist()]
+        except OverflowError:
+            raise _too_large(name) from None
+        _refuse_rounded(array, np.array(whole, dtype=bool).reshape(array.shape), name)
+    is_long = array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size > 0
+    if is_long and (array.max() > _EXACT or array.min() < -_EXACT):
+        _refuse_rounded(array, _is_rounded(array), name)
+
+
+def _not_numbers(array: NDArray[Any], name: str) -> DataError:
+    return DataError(f"`{name}` must be numbers; got dtype {array.dtype}. Encode text and dates as numbers first.")
+
+
+def _too_large(name: str) -> DataError:
+    return DataError(f"`{name}` must fit in float64; got a whole number above 1e308. Divide the column by a constant.")
 
 
 def _is_rounded(array: NDArray[Any]) -> NDArray[np.bool_]:

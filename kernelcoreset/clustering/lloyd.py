@@ -22,6 +22,8 @@ from kernelcoreset.kernels.jit import compiled
 
 # A change of the cost below this share of it is rounding, not progress.
 ROUNDING = 1e-12
+# A cluster that keeps less than this share of its weight is computed from its points: of a difference nothing is left.
+_LEFT = 1e-9
 # Squared distances below this share of their mean count as zero.
 COINCIDE = 1e-13
 
@@ -66,6 +68,17 @@ def _recompute(squared: Floats, weights: Floats, labels: Labels, clusters: _Clus
         clusters.counts[c] += 1
     cost: float = _spread(weights, labels, clusters)
     return cost
+
+
+@compiled()
+def _recompute_one(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters, c: int) -> None:
+    """Compute one cluster from the labels."""
+    clusters.sums[c] = 0.0
+    clusters.mass[c] = 0.0
+    for j in range(len(labels)):
+        if labels[j] == c:
+            add_row(clusters.sums[c], squared[j], weights[j])
+            clusters.mass[c] += weights[j]
 
 
 @compiled()
@@ -131,9 +144,13 @@ def _follow(squared: Floats, weights: Floats, old: Labels, labels: Labels, clust
     if 2 * moved >= len(labels):
         _recompute(squared, weights, labels, clusters)
     elif moved > 0:
+        before = clusters.mass.copy()
         for j in range(len(labels)):
             if old[j] != labels[j]:
                 _move(squared, weights, clusters, j, old[j], labels[j])
+        for c in range(len(before)):
+            if not clusters.mass[c] > _LEFT * before[c]:
+                _recompute_one(squared, weights, labels, clusters, c)
     return moved > 0
 
 
@@ -148,7 +165,7 @@ def _move_singly(squared: Floats, weights: Floats, labels: Labels, clusters: _Cl
     moved = False
     for i in range(len(labels)):
         a, w = labels[i], weights[i]
-        if counts[a] <= 1:
+        if counts[a] <= 1 or not mass[a] - w > _LEFT * mass[a]:  # nearly all of the cluster: it is where its mean is
             continue
         target, least = a, w * mass[a] / (mass[a] - w) * (sums[a, i] / mass[a] - spreads[a]) - ROUNDING * cost
         for b in range(len(mass)):

@@ -119,11 +119,11 @@ def check_power(problem: Problem, z: float) -> None:
 
 
 def _warn_if_coarse(kernel: Kernel, points: Floats, cloud: Cloud, squared: Floats) -> None:
-    """Warn if float64 cannot tell the points apart well: in a column, or in the kernel values of a distance."""
+    """Warn if float64 cannot tell the points apart well: in a column, or in the values of a user's function."""
     coarse = coarse_columns(points)
     if coarse:
         warnings.warn(describe_coarse_columns(points, coarse), UserWarning, stacklevel=4)
-    norms = 2.0 * float(cloud.diagonals.max()) if len(cloud.diagonals) else 0.0
+    norms = 2.0 * float(cloud.diagonals.max()) if evaluator_of(kernel).is_user else 0.0
     if 0.0 < squared.max() < _COARSE * norms:
         column = int(np.argmax(np.abs(points).max(axis=0)))
         warnings.warn(

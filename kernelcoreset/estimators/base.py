@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from kernelcoreset.checks import Floats, check_count
+from kernelcoreset.checks import Floats, check_count, refuse_misread
 from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
@@ -48,13 +48,20 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
         """Return the cluster of every row of X, shape (n_samples,)."""
         check_is_fitted(self)
-        return self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))  # type: ignore[no-any-return]
+        return self.model_.predict(check_rows(self, X))  # type: ignore[no-any-return]
 
     @property
     def coreset_(self) -> Coreset:
         """The coreset that the clusters were found on."""
         check_is_fitted(self, "model_")
         return self.model_.coreset  # type: ignore[no-any-return]
+
+
+def check_rows(estimator: CoresetClusterer, X: ArrayLike, *, reset: bool = False) -> Floats:  # noqa: N803
+    """Return rows as float64, checked as scikit-learn does, but without what it would read or round silently."""
+    refuse_misread(X, "X")
+    points: Floats = validate_data(estimator, X, dtype=np.float64, reset=reset, ensure_min_samples=1)
+    return points
 
 
 def check_input(
@@ -79,7 +86,9 @@ def check_input(
     points : ndarray of shape (n_samples, n_features)
     weights : ndarray of shape (n_samples,) or None
     """
-    points = validate_data(estimator, X, dtype=np.float64, reset=reset, ensure_min_samples=1)
+    points = check_rows(estimator, X, reset=reset)
+    if sample_weight is not None:
+        refuse_misread(sample_weight, "sample_weight")
     weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
     return points, weights
 

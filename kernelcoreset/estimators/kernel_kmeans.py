@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.build import build_coreset
-from kernelcoreset.estimators.base import CoresetClusterer, check_input, choose_kernel
+from kernelcoreset.estimators.base import CoresetClusterer, check_input, check_rows, choose_kernel
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
@@ -96,7 +96,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return the feature distance of every row of X to every center, shape (n_samples, n_clusters)."""
         check_is_fitted(self)
-        return self.model_.distances(validate_data(self, X, dtype=np.float64, reset=False))
+        return self.model_.distances(check_rows(self, X))
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
         """Return minus the cost of the centers on X: larger is better."""

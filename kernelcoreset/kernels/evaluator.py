@@ -15,7 +15,6 @@ from kernelcoreset.errors import KernelError
 from kernelcoreset.kernels import program as operations
 from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.passes import Cloud, Rows
-from kernelcoreset.kernels.loops.tiles import finish_distances
 from kernelcoreset.kernels.program import Program, ProgramBuilder
 
 if TYPE_CHECKING:
@@ -56,20 +55,17 @@ class Evaluator:
 
     def block(self, columns: Floats, rows: Floats) -> Floats:
         """Return K of shape (rows, columns)."""
-        return self._block(self.values, columns, rows)
+        out = np.empty((rows.shape[0], columns.shape[1]))
+        passes.block(self.values, columns, np.require(rows, requirements=["C", "W"]), out)
+        return self._finite(out, columns, rows)
 
     def squared_distances(self, columns: Floats, rows: Floats) -> Floats:
         """Return squared feature distances of shape (rows, columns), at least 0."""
-        result = self._block(self.distances, columns, rows)
-        if not self.distances.squared:
-            diagonals = self.diagonal(columns)
-            for row, own in zip(result, self.diagonal(as_columns(rows)), strict=True):
-                finish_distances(row, len(row), diagonals, own, False, 2.0)
-        return result
-
-    def _block(self, program: Program, columns: Floats, rows: Floats) -> Floats:
         out = np.empty((rows.shape[0], columns.shape[1]))
-        passes.block(program, columns, np.require(rows, requirements=["C", "W"]), out)
+        passes.distance_block(self.distances, self.cloud(columns), self.rows(rows), out)
+        return self._finite(out, columns, rows)
+
+    def _finite(self, out: Floats, columns: Floats, rows: Floats) -> Floats:
         if not np.isfinite(out).all():
             raise self.overflow("K(x, y)", np.concatenate([columns.T, rows]).T)
         return out

@@ -36,7 +36,7 @@ class _Scaled(_Parametric):
     """A kernel with the one parameter sigma > 0."""
 
     sigma: float
-    _largest_sigma: ClassVar[float] = 1e150  # the loops compute 1 / sigma^2
+    _largest_sigma: ClassVar[float] = 1e152  # the loops compute 1 / sigma^2
 
     def __post_init__(self) -> None:
         sigma, largest = check_positive("sigma", self.sigma), self._largest_sigma
@@ -85,7 +85,7 @@ class Exponential(_Scaled):
     """
 
     sigma: float
-    _largest_sigma: ClassVar[float] = 1e75  # so that a distance whose square overflows is far: K = 0
+    _largest_sigma: ClassVar[float] = 5e75  # so that a distance whose square overflows is far: K = 0
     _is_exact: ClassVar[bool] = True
 
     def emit(self, builder: ProgramBuilder) -> None:

@@ -27,8 +27,9 @@ from kernelcoreset.kernels import program as operations
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops.center_tiles import Bounds
+from kernelcoreset.kernels.loops.near import NOISE
 from kernelcoreset.kernels.loops.passes import GROUP, Cloud, Combinations, Landmarks
-from kernelcoreset.kernels.loops.tiles import NOISE, TILE
+from kernelcoreset.kernels.loops.tiles import TILE
 
 CHUNK = 32 * TILE
 """Points processed at a time: what they need stays in the second-level cache."""

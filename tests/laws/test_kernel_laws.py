@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kernelcoreset import Gaussian, Kernel, Linear, Matern, Polynomial
-from tests import naive
+from kernelcoreset.kernels.combined import Normalized
+from tests import naive, naive_exact
 from tests.cases import KERNELS, point_sets
 
 kernels = st.sampled_from(KERNELS)
@@ -77,3 +78,37 @@ def test_any_combination_works_and_survives_its_plain_form(kernel, points):
     expected = naive.gram(kernel.to_dict(), points, points)
     scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
     assert (np.abs(kernel.block(points, points) - expected) <= 1e-12 * scale).all()
+
+
+NEAR_KERNELS = [kernel for kernel in KERNELS if "UserKernel" not in repr(kernel)]
+
+
+@given(
+    kernel=st.sampled_from(NEAR_KERNELS),
+    exponent=st.integers(-12, 0),
+    offset=st.sampled_from([0.0, 1.0, 1e4]),
+    seed=st.integers(0, 1_000),
+)
+def test_squared_distances_of_near_points_are_exact(kernel, exponent, offset, seed):
+    """For all built-in kernels, their sums and products, to the rounding of coordinates: near points, far from 0."""
+    generator = np.random.default_rng(seed)
+    points = generator.normal(size=(4, 2)) * 10.0**exponent + offset + 1.0
+    exact = naive_exact.distances_among(kernel.to_dict(), points)
+    assume(exact.max() < 1e280)
+    found = kernel.squared_distances(points, points)
+    # Products and powers multiply the rounding of their parts.
+    np.testing.assert_allclose(found, exact.astype(float), rtol=1e-8)
+
+
+def test_squared_distances_of_near_points_are_exact_with_degrees():
+    """A normalized kernel, whose last coordinate is the degree of a point."""
+    generator = np.random.default_rng(0)
+    points = np.column_stack([1e6 + generator.normal(size=(6, 2)), 3.0 + 1e-9 * generator.random(6)])
+    inner = Gaussian(sigma=1e5)
+    found = Normalized(inner).squared_distances(points, points)
+    with naive_exact.precise():
+        rows = naive_exact.decimals(points)
+        gram = [[naive_exact.kernel_value(inner.to_dict(), x[:2], y[:2]) / (x[2] * y[2]) for y in rows] for x in rows]
+        exact = [[float(gram[i][i] + gram[j][j] - 2 * gram[i][j]) for j in range(6)] for i in range(6)]
+    np.testing.assert_allclose(found, exact, rtol=1e-9)
+    assert found[~np.eye(6, dtype=bool)].min() > 0.0

@@ -27,6 +27,7 @@ from kernelcoreset.clustering.solve import solve
 from kernelcoreset.clustering.starts import principal_components
 from kernelcoreset.clustering.weiszfeld import best_center
 from tests import naive_solve
+from tests.user_kernels import rational
 
 
 @njit
@@ -322,10 +323,10 @@ def test_a_column_that_float64_cannot_resolve_is_named():
         solve(unweighted(points[:, :1] + 1e17), 3, Linear())
 
 
-def test_kernel_values_that_leave_distances_no_digits_are_named():
+def test_values_of_a_user_function_that_leave_distances_no_digits_are_named():
     points, _ = three_blobs()
     with pytest.warns(UserWarning, match="leaves them fewer than 4 digits. Subtract its mean from column"):
-        solve(unweighted(points + 1e7), 3, Polynomial(degree=2))
+        solve(unweighted(1e-7 * points), 3, UserKernel(rational))
 
 
 def test_overflow_names_the_column_with_the_largest_values():

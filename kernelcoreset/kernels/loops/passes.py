@@ -22,14 +22,16 @@ from kernelcoreset.kernels.loops.center_tiles import (
     subtract_projection,
     two_nearest,
 )
+from kernelcoreset.kernels.loops.near import NEAR, correct_near
 from kernelcoreset.kernels.loops.tiles import (
     TILE,
     combine,
-    finish_distances,
     keep_nearest,
     leaf_diagonal,
     leaf_values,
     normalize,
+    subtract_values,
+    to_power,
     weighted_sum,
 )
 from kernelcoreset.kernels.loops.user_tile import call_user_tile
@@ -143,12 +145,16 @@ def diagonal(program: Program, columns: Floats, out: Floats) -> None:
 
 @compiled()
 def distances(program: Program, cloud: Cloud, low: int, high: int, rows: Rows, r: int, z: float, stack: Floats) -> None:
-    """Write distance^z of points low..high to rows[r] to stack[0]."""
+    """Write distance^z of points low..high to rows[r] to stack[0]. The last row of the stack is working space."""
+    m = high - low
     values(program, cloud.columns, low, high, rows.points[r], stack)
-    # An exact program needs no diagonals: both arrays are empty then, and not read.
-    own = cloud.diagonals[low:high]
-    other = 0.0 if program.squared else rows.diagonals[r]
-    finish_distances(stack[0], high - low, own, other, program.squared, z)
+    if not program.squared:  # an exact program needs no diagonals: both arrays are empty then
+        norms = stack[-1]
+        for i in range(m):
+            norms[i] = cloud.diagonals[low + i] + rows.diagonals[r]
+        if subtract_values(stack[0], m, norms, NEAR) > 0:
+            correct_near(program, cloud.columns, low, m, rows.points[r], norms, stack[0])
+    to_power(stack[0], m, z)
 
 
 # --- passes over all points ------------------------------------------------------------------------------------------
@@ -163,6 +169,18 @@ def block(program: Program, columns: Floats, rows: Floats, out: Floats) -> None:
         high = min(low + TILE, n)
         for r in range(rows.shape[0]):
             values(program, columns, low, high, rows[r], stack)
+            out[r, low:high] = stack[0, : high - low]
+
+
+@compiled()
+def distance_block(program: Program, cloud: Cloud, rows: Rows, out: Floats) -> None:
+    """out[r, i] = squared distance of x_i to rows_r."""
+    stack = np.empty((program.stack_rows, TILE))
+    n = cloud.columns.shape[1]
+    for low in range(0, n, TILE):
+        high = min(low + TILE, n)
+        for r in range(rows.points.shape[0]):
+            distances(program, cloud, low, high, rows, r, 2.0, stack)
             out[r, low:high] = stack[0, : high - low]
 
 

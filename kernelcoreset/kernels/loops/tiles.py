@@ -35,7 +35,6 @@ _LOG2E = 1.4426950408889634
 _LN2_HIGH = 6.93145751953125e-1  # few bits, so k * _LN2_HIGH is exact
 _LN2_LOW = 1.42860682030941723212e-6
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to an integer
-NOISE = 1e-14  # a difference of kernel values below this share of them is rounding
 _FARTHEST = 708.0  # exp(-708) is about the smallest normal number; smaller kernel values count as zero
 
 
@@ -307,16 +306,23 @@ def normalize(tile: Floats, m: int, degrees: Floats, other: float) -> None:
 # --- from kernel values to distances and running minima ---------------------------------------------------------------
 
 
+@compiled(fastmath=FAST_SUM)
+def subtract_values(tile: Floats, m: int, norms: Floats, share: float) -> int:
+    """From K(x, y) to K(x, x) + K(y, y) - 2 K(x, y), in place; return how many are at most this share of `norms`.
+
+    `norms` are the sums of the first two terms. NaN stays NaN and the caller sees it.
+    """
+    near = 0
+    for i in range(m):
+        value = norms[i] - 2.0 * tile[i]
+        near += value <= share * norms[i]
+        tile[i] = value
+    return near
+
+
 @compiled(fastmath=FAST)
-def finish_distances(tile: Floats, m: int, diagonal_tile: Floats, y_diagonal: float, squared: bool, z: float) -> None:
-    """From K (or the squared distance) to distance^z, in place, never below zero."""
-    if not squared:
-        for i in range(m):
-            norms = diagonal_tile[i] + y_diagonal
-            value = norms - 2.0 * tile[i]
-            # Values below the rounding error of the three terms count as 0, so equal points are at distance 0.
-            # Written this way, NaN stays NaN and the caller sees it.
-            tile[i] = 0.0 if value <= NOISE * norms else value
+def to_power(tile: Floats, m: int, z: float) -> None:
+    """From squared distances to distance^z, in place."""
     if z == 1.0:
         _square_roots(tile, m)
     elif z != 2.0:
