@@ -354,7 +354,7 @@ def _refuse_inexact_array(array: NDArray[Any], name: str) -> None:
         _refuse_rounded(array, np.array(whole, dtype=bool).reshape(array.shape), name)
     is_long = array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size > 0
     if is_long and (array.max() > _EXACT or array.min() < -_EXACT):
-        _refuse_rounded(array, _is_rounded(array), name)
+        _refuse_rounded(array, is_rounded(array), name)
 
 
 def _not_numbers(array: NDArray[Any], name: str) -> DataError:
@@ -365,8 +365,16 @@ def _too_large(name: str) -> DataError:
     return DataError(f"`{name}` must fit in float64; got a whole number above 1e308. Divide the column by a constant.")
 
 
-def _is_rounded(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether float64 rounds a 64-bit whole number: whether it has more than 53 bits after its trailing zeros go."""
+def is_rounded(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return whether float64 rounds each of some 64-bit whole numbers: those with more than 53 bits.
+
+    Zeros at the end do not count.
+
+    Examples
+    --------
+    >>> is_rounded(np.array([3, 2**53 + 1, 2**62]))
+    array([False,  True, False])
+    """
     size = np.where(array < 0, 0 - array.astype(np.uint64), array.astype(np.uint64))
     lowest = np.maximum(size & (np.uint64(0) - size), np.uint64(1))
     rounded: NDArray[np.bool_] = size // lowest > np.uint64(_EXACT)

@@ -105,14 +105,14 @@ def write_folder(system: fs.FileSystem, path: str, files: Mapping[str, bytes]) -
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path, *, replace: bool = True) -> Iterator[Path]:
     """Yield a path beside a local folder; what is written there replaces the folder when the block ends.
 
     If the block fails, what it wrote is removed and the folder stays as it was. A link to a folder stays: the folder it
     leads to is replaced. The two folders exchange their names in one step where the system can do that, so that a kill
     at any moment leaves one of them. Where it cannot (network file systems), there is no folder of that name between
     two renames; a process that is killed there leaves the old one beside it, as `.name.` and a random part, and the
-    next call puts it back.
+    next call puts it back. Without `replace`, a folder that is there when the block ends is a FileExistsError.
     """
     folder = Path(os.path.realpath(folder))
     _put_back(folder)
@@ -121,6 +121,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
         yield fresh
         if not folder.exists():
             fresh.rename(folder)
+        elif not replace:
+            raise FileExistsError(f"{folder} exists now, and did not when it was begun. Nothing was written there")
         elif not _exchange(fresh, folder):
             _rename_over(fresh, folder)
     finally:

@@ -34,7 +34,7 @@ _PACKAGE_ERRORS: dict[str, int] = {
     FormatError.__name__: BAD_DATA,
     ConflictError.__name__: CONFLICT,
 }
-_EXTRAS = {"matplotlib": "plots", "sklearn": "scikit-learn", "obstore": "object-stores"}
+_EXTRAS = {"matplotlib": "plots", "sklearn": "scikit-learn", "obstore": "cloud"}
 _PACKAGES = "Add it with --packages, or install it on the cluster."
 _LONGEST = 400
 
@@ -85,7 +85,13 @@ _KNOWN: tuple[tuple[re.Pattern[str], int, str], ...] = tuple(
             "spark.executor.memoryOverhead, or use fewer cores per executor.",
         ),
         (
-            r"Python worker exited unexpectedly|Python worker failed to connect back|Could not recover from a failed",
+            r"Python worker failed to connect back",
+            BAD_ENVIRONMENT,
+            "a Python worker did not start in time: the machine is too busy, or has no memory left. Run it again, or "
+            "use fewer cores per executor.",
+        ),
+        (
+            r"Python worker exited unexpectedly|Could not recover from a failed",
             BAD_ENVIRONMENT,
             "a Python worker on an executor was killed, most often because memory ran out. Raise "
             "spark.executor.memoryOverhead, or use fewer cores per executor.",

@@ -156,9 +156,9 @@ def _check_own(place: _Setting, settings: Settings) -> None:
     refuse = _CHECKS[place.key]
     try:
         reason = refuse(place.path, settings)
-    except (OSError, pa.ArrowException) as error:
-        if isinstance(error, PermissionError):
-            raise SettingError(f"{place} cannot be looked at: {error}. Choose another path.") from None
+    except PermissionError as error:  # of the environment, not of the settings
+        raise PermissionError(f"{place} cannot be looked at. {error}") from None
+    except (OSError, pa.ArrowException):
         return  # an object store that only Spark has the keys of, or that is not there: the job will say
     if reason is not None:
         raise SettingError(not_own(str(place), place.path, reason))

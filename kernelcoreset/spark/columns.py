@@ -12,12 +12,14 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, IntegralType, NumericType, StringType
+from pyspark.sql.types import ArrayType, DataType, IntegralType, LongType, NumericType, StringType
 
-from kernelcoreset.checks import Floats, check_columns
+from kernelcoreset.checks import Floats, check_columns, is_rounded
 from kernelcoreset.errors import DataError, SettingError
 
 FEATURE, WEIGHT, ID = "__kc_feature", "__kc_weight", "__kc_id"
+_EXACT = 2.0**53  # every whole number up to this one is a float64
+_ROUNDED = "a whole number beyond 2^53 that float64 rounds"
 _DIMENSION_ROWS = 1_000  # rows that are read to find the length of an array column
 SETTINGS = ("features", "weight_col", "id_col")
 """What messages call the settings that name the columns, unless the caller says otherwise."""
@@ -94,16 +96,33 @@ def with_dimension(frame: DataFrame, layout: Layout) -> Layout:
 
 
 def selection(frame: DataFrame, layout: Layout) -> list[Column]:
-    """Return the columns a task needs, renamed: features as float64, then weight, then id."""
+    """Return the columns a task needs, renamed: features, then weight, then id.
+
+    Features are float64, but for longs: the task looks for those that float64 would round.
+    """
     if layout.is_array:
-        columns = [array_column(frame, layout.features[0]).cast("array<double>").alias(FEATURE)]
+        columns = [_numbers(frame, layout.features[0]).alias(FEATURE)]
     else:
-        columns = [F.col(quoted(name)).cast("double").alias(f"{FEATURE}{i}") for i, name in enumerate(layout.features)]
+        columns = [_numbers(frame, name).alias(f"{FEATURE}{i}") for i, name in enumerate(layout.features)]
     if layout.weight_col is not None:
         columns.append(F.col(quoted(layout.weight_col)).cast("double").alias(WEIGHT))
     if layout.id_col is not None:
         columns.append(F.col(quoted(layout.id_col)).alias(ID))
     return columns
+
+
+def _numbers(frame: DataFrame, name: str) -> Column:
+    """A column, or the elements of one, as float64; longs as they are."""
+    kind = frame.schema[name].dataType
+    column = array_column(frame, name)
+    if isinstance(kind, ArrayType | VectorUDT):
+        return column if _is_long(kind) else column.cast("array<double>")
+    return column if _is_long(kind) else column.cast("double")
+
+
+def _is_long(kind: DataType) -> bool:
+    """Whether a column holds longs, or arrays of them."""
+    return isinstance(kind.elementType if isinstance(kind, ArrayType) else kind, LongType)
 
 
 def array_column(frame: DataFrame, name: str) -> Column:
@@ -145,7 +164,7 @@ class BatchReader:
         columns = self._from_array(arrays[0], bad) if layout.is_array else self._from_columns(arrays, n, bad)
         weights = None
         if layout.weight_col is not None:
-            weights = _to_floats(arrays[layout.width])
+            weights = _to_floats(arrays[layout.width], exact=False)
             wrong = ~np.isfinite(weights) | (weights < 0)
             if wrong.any():
                 self.bad.add(layout.weight_col, wrong)
@@ -195,16 +214,26 @@ def why_bad(frame: DataFrame, layout: Layout) -> Column:
         column = array_column(frame, name)
         bad = column.isNull() | (F.size(column) != d) | F.exists(column.cast("array<double>"), _not_finite)
         reasons = [F.when(bad, F.lit(f"{name}: null, NaN, infinite, or its length is not {d}"))]
+        if _is_long(frame.schema[name].dataType):
+            reasons.append(F.when(F.exists(column, _rounded), F.lit(f"{name}: {_ROUNDED}")))
     else:
         reasons = [
             F.when(_not_finite(F.col(quoted(name)).cast("double")), F.lit(f"{name}: null, NaN or infinite"))
             for name in layout.features
         ]
+        longs = [name for name in layout.features if _is_long(frame.schema[name].dataType)]
+        reasons += [F.when(_rounded(F.col(quoted(name))), F.lit(f"{name}: {_ROUNDED}")) for name in longs]
     if layout.weight_col is not None:
         weight = F.col(quoted(layout.weight_col)).cast("double")
         reason = F.lit(f"{layout.weight_col}: null, NaN, infinite or negative")
         reasons.append(F.when(_not_finite(weight) | (weight < 0), reason))
     return F.coalesce(*reasons)
+
+
+def _rounded(value: Column) -> Column:
+    """Whether float64 rounds a long: the way there and back gives another one, or none."""
+    back = value.cast("double").try_cast("long")
+    return back.isNull() | (back != value) | (value == F.lit(2**63 - 1))
 
 
 def _not_finite(value: Column) -> Column:
@@ -215,8 +244,8 @@ def describe_bad_rows(bad: BadRows, total: int, where: str = "") -> str:
     """Return the message that says how many bad rows each column has, and what to do about them."""
     columns = ", ".join(f"{name}: {count:,}" for name, count in sorted(bad.counts.items()))
     return (
-        f"{bad.rows:,} of {total:,} rows cannot be used (null, NaN, infinite, wrong length or a negative weight){where}"
-        f"; by column: {columns}. Fix them, filter them out, or set bad_rows to 'drop' or 'quarantine'."
+        f"{bad.rows:,} of {total:,} rows cannot be used (null, NaN, infinite, {_ROUNDED}, wrong length or a negative "
+        f"weight){where}; by column: {columns}. Fix them, filter them out, or set bad_rows to 'drop' or 'quarantine'."
     )
 
 
@@ -226,11 +255,19 @@ def refuse_bad_rows(bad: BadRows, total: int) -> None:
         raise DataError(describe_bad_rows(bad, total))
 
 
-def _to_floats(array: pa.Array) -> Floats:
-    """A numeric Arrow array as float64, nulls as NaN; copied only if something changes."""
+def _to_floats(array: pa.Array, *, exact: bool = True) -> Floats:
+    """A numeric Arrow array as float64, nulls as NaN; copied only if something changes.
+
+    With `exact`, whole numbers that float64 would round are NaN.
+    """
+    floats = array
     if not pa.types.is_floating(array.type):
-        array = array.cast(pa.float64(), safe=False)
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+        floats = array.cast(pa.float64(), safe=False)
+    result = np.asarray(floats.to_numpy(zero_copy_only=False), dtype=np.float64)
+    if exact and pa.types.is_int64(array.type) and (np.abs(result) >= _EXACT).any():
+        rounded = is_rounded(array.fill_null(0).to_numpy())
+        result = np.where(rounded, np.nan, result)
+    return result
 
 
 def _has_finite_sum(values: Floats) -> bool:

@@ -106,16 +106,15 @@ def row_groups_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, RowG
 
 
 def read_points(part: RowGroups, layout: Layout) -> Iterator[list[pa.Array]]:
-    """Yield batches of the columns of the layout, numbers as float64."""
-    types = [pa.list_(pa.float64()) if layout.is_array else pa.float64()] * layout.width
-    types += [] if layout.weight_col is None else [pa.float64()]
-    types += [] if layout.id_col is None else [None]
-    # Spark rounds an integer that float64 cannot hold exactly; so do we.
-    yield from read_columns(part, layout.columns, types, safe=False)
+    """Yield batches of the columns of the layout, as they are in the file but for arrays of another kind than lists."""
+    for arrays in read_columns(part, layout.columns, [None] * len(layout.columns)):
+        if layout.is_array and not pa.types.is_list(arrays[0].type):
+            arrays[0] = arrays[0].cast(pa.list_(arrays[0].type.value_type))
+        yield arrays
 
 
 def read_columns(
-    part: RowGroups, names: Sequence[str], types: Sequence[pa.DataType | None], *, safe: bool = True
+    part: RowGroups, names: Sequence[str], types: Sequence[pa.DataType | None]
 ) -> Iterator[list[pa.Array]]:
     """Yield batches of the named columns, each cast to its type; None keeps the type of the file."""
     try:
@@ -126,7 +125,7 @@ def read_columns(
             for batch in reader.iter_batches(rows, row_groups=groups, columns=list(names), use_threads=False):
                 arrays = [batch.column(batch.schema.get_field_index(name)) for name in names]
                 yield [
-                    array if kind is None or array.type == kind else array.cast(kind, safe=safe)
+                    array if kind is None or array.type == kind else array.cast(kind)
                     for array, kind in zip(arrays, types, strict=True)
                 ]
     except (OSError, pa.ArrowInvalid) as error:

@@ -7,13 +7,38 @@ import os
 import signal
 from pathlib import Path
 
+from kernelcoreset.files import atomic
 from kernelcoreset.files.folder import Folder
-from kernelcoreset.spark.jobs import micro_batch, pending
+from kernelcoreset.spark.jobs import batch, micro_batch, pending
 from kernelcoreset.spark.jobs.micro_batch import MicroBatchHandler
 
 
 def arm(point, log):
     """Let this process die at a point such as "leaf", "commit 2" or "labels done"; note all points passed in a file."""
+
+    def kind_of_file(folder, name, *_):
+        return {"leaves": "leaf", "nodes": None}.get(name.partition("/")[0], name.partition(".")[0])
+
+    wrap = _wrapping(point, log)
+    wrap(Folder, "write", kind_of_file)
+    wrap(Folder, "create", lambda *_: "commit")
+    wrap(pending, "remove_partitions", lambda *_: "removal")
+    for module in (pending, micro_batch):
+        wrap(module, "write_output", lambda *_: "labels")
+
+
+def arm_files(point, log):
+    """The same for a job that writes single files and folders: a coreset, a model, labels and a record."""
+    wrap = _wrapping(point, log)
+    wrap(atomic, "write_synced", lambda *_: "file")
+    wrap(os, "replace", lambda *_: "replace")
+    wrap(Path, "rename", lambda *_: "rename")
+    wrap(atomic, "_exchange", lambda *_: "exchange")
+    wrap(batch, "write_output", lambda *_: "labels")
+
+
+def _wrapping(point, log):
+    """Return a function that lets the callers of a function pass a point before it and one after it."""
     counts = {}
 
     def passing(name):
@@ -38,14 +63,7 @@ def arm(point, log):
 
         setattr(owner, attribute, wrapped)
 
-    def kind_of_file(folder, name, *_):
-        return {"leaves": "leaf", "nodes": None}.get(name.partition("/")[0], name.partition(".")[0])
-
-    wrap(Folder, "write", kind_of_file)
-    wrap(Folder, "create", lambda *_: "commit")
-    wrap(pending, "remove_partitions", lambda *_: "removal")
-    for module in (pending, micro_batch):
-        wrap(module, "write_output", lambda *_: "labels")
+    return wrap
 
 
 class KillingHandler(MicroBatchHandler):

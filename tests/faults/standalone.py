@@ -33,17 +33,22 @@ def wait_until(found, what, job=None):
 
 
 class Cluster:
-    """A master and two workers of one core each; to be used in a `with` statement."""
+    """A master and two workers of one core each; to be used in a `with` statement.
 
-    def __init__(self, folder, python):
+    Jobs are submitted with the package and with what numba has compiled of it, unless it is `installed` in `python`.
+    """
+
+    def __init__(self, folder, python, *, installed=False):
         self.folder = folder
         self.python = python
+        self._installed = installed
         self.port, self.page = free_ports(2)
         self.address = f"spark://{HOST}:{self.port}"
         self._processes = []
 
     def __enter__(self):
-        self._lend_machine_code()
+        if not self._installed:
+            self._lend_machine_code()
         try:
             self._start("master", f"--host {HOST} --port {self.port} --webui-port {self.page}")
             wait_until(lambda: self._state() is not None, "the master")
@@ -73,7 +78,17 @@ class Cluster:
 
     def environment(self, **own):
         """For all processes of the cluster and its jobs: what they compile is kept in a folder of its own."""
-        return _environment(NUMBA_CACHE_DIR=str(self.folder / "machine code"), **own)
+        place = {} if self._installed else {"NUMBA_CACHE_DIR": str(self.folder / "machine code")}
+        return _environment(**place, **own)
+
+    def executors(self, number=""):
+        """The ids of the processes of all executors, or of the one with this number."""
+        word = f"CoarseGrainedExecutorBackend .*--executor-id {number or r'[0-9]+'} "
+        return _children([process.pid for process in self._processes], word)
+
+    def python_workers(self):
+        """The ids of the processes that executors run Python in."""
+        return _children(_children(self.executors(), "pyspark.daemon"), "pyspark.daemon")
 
     def _lend_machine_code(self):
         """Give the shipped package what numba has compiled of its sources: three processes would do it again."""
@@ -107,7 +122,7 @@ class Cluster:
             )
 
     def _state(self):
-        return _read_json(f"http://{HOST}:{self.page}/json/")
+        return read_json(f"http://{HOST}:{self.page}/json/")
 
 
 class Job:
@@ -158,12 +173,19 @@ class Job:
         return next((executor["id"] for executor in executors if executor["activeTasks"]), None)
 
     def _ask(self, what):
-        return _read_json(f"http://{HOST}:{self._page}/api/v1/applications{what}")
+        return read_json(f"http://{HOST}:{self._page}/api/v1/applications{what}")
 
 
 def listed_processes():
     """All processes, a line each; without `ww` they would be cut off at the width of a terminal."""
     return subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+
+
+def _children(parents, word):
+    """The ids of the processes with one of these parents and a pattern in their command."""
+    found = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in found.splitlines()[1:]]
+    return [int(pid) for pid, parent, command in rows if int(parent) in parents and re.search(word, command)]
 
 
 def _pid_of_executor(application, executor):
@@ -172,7 +194,7 @@ def _pid_of_executor(application, executor):
     return int(pid)
 
 
-def _read_json(address):
+def read_json(address):
     """What a page of Spark's says; None while it is not up, or not yet itself."""
     try:
         with urllib.request.urlopen(address, timeout=10) as answer:

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.faults import reliability
+from tests.faults import kill_cases, reliability
 from tests.faults.tally import HEADER, Tally
 
 
@@ -90,3 +90,11 @@ def test_a_sum_of_tallies_keeps_the_first_name():
     assert Tally("a", 3, 1, 1, 1, 4).merge(Tally("b", 2, 1, 0, 0, 1)) == Tally("a", 5, 2, 1, 1, 5)
     with pytest.raises(ValueError, match="Unknown outcome 'fine'"):
         Tally("a").add("fine")
+
+
+def test_lost_and_doubled_rows_of_killed_jobs_are_counted():
+    expected = {"labels": {"id": [1, 2, 3]}, "rows": 3}
+    assert kill_cases.lost_rows(expected, {"labels": {"id": [1, 2, 3]}}) == 0
+    assert kill_cases.lost_rows(expected, {"labels": {"id": [1, 3, 3]}}) == 2  # one is missing, one is there twice
+    assert kill_cases.differences(expected, {"labels": {"id": [1, 2, 3]}, "rows": 4}) == ["rows"]
+    assert kill_cases.differences(expected, {"labels": {"id": [1]}, "rows": 3}) == ["labels: id [1, 2, 3] [1]"]

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from kernelcoreset import SettingError
 from kernelcoreset.spark.columns import BatchReader, layout_of, selection, why_bad, with_dimension
+from kernelcoreset.spark.scan import RowGroups, read_points
 
 FEW = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NUMBERS = st.sampled_from([None, math.nan, math.inf, -math.inf, 0.0, -1.5, 1e308, -1e308, 3.0])
@@ -44,7 +46,7 @@ def vectors_of(spark, values):
 
 def test_numbers_of_every_type_are_the_same_points(spark):
     frame = spark.createDataFrame(
-        [(1.5, 2.25, 3, 2**60 + 1, Decimal("4.50"), 7)], "a double, b float, c int, d long, e decimal(10, 2), f byte"
+        [(1.5, 2.25, 3, 2**60, Decimal("4.50"), 7)], "a double, b float, c int, d long, e decimal(10, 2), f byte"
     )
     points, _, good, _ = read(frame, layout_of(frame, frame.columns))
     np.testing.assert_array_equal(points, [[1.5, 2.25, 3.0, 2.0**60, 4.5, 7.0]])
@@ -159,6 +161,31 @@ def test_sql_and_tasks_agree_on_bad_rows_of_arrays(spark, rows):
     assert bad.rows == sum(is_bad)
     for row, kept in zip(rows, good, strict=True):
         assert kept == (row is not None and len(row) == layout.dimension and fine(*row))
+
+
+LONGS = [3, 2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**62 + 1, 2**63 - 1, -(2**63), None]
+EXACT = [True, True, False, False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize("is_array", [False, True])
+def test_longs_that_float64_rounds_are_bad_rows(spark, tmp_path, is_array):
+    """For tasks that get the rows from Spark, for tasks that open the file, and for SQL."""
+    kind = pa.list_(pa.int64()) if is_array else pa.int64()
+    table = pa.table({"v": pa.array([[value] for value in LONGS] if is_array else LONGS, kind)})
+    pq.write_table(table, tmp_path / "longs.parquet")
+    frame = spark.read.parquet(str(tmp_path / "longs.parquet")).coalesce(1)
+    layout = with_dimension(frame, layout_of(frame, "v" if is_array else ["v"]))
+    points, _, good, bad = read(frame, layout)
+    assert good.tolist() == EXACT
+    assert bad.counts == {"v": EXACT.count(False)}
+    np.testing.assert_array_equal(
+        points[good, 0], [float(value) for value in LONGS if value in (3, 2**53, 2**62, -(2**63))]
+    )
+    reasons = [row[0] for row in frame.select(why_bad(frame, layout)).collect()]
+    assert [reason is None for reason in reasons] == EXACT
+    assert reasons[2] == "v: a whole number beyond 2^53 that float64 rounds"
+    (arrays,) = read_points(RowGroups(str(tmp_path / "longs.parquet"), 0, 0, len(LONGS)), layout)
+    assert BatchReader(layout).read(arrays)[2].tolist() == EXACT
 
 
 def test_sql_and_tasks_agree_on_bad_vectors(spark):

@@ -60,6 +60,34 @@ def test_a_failed_first_write_is_not_in_the_way_of_the_next(spark, rows, failing
     assert ids(spark, "out") == list(range(40))
 
 
+@pytest.mark.parametrize("mode", ["error", "overwrite"])
+def test_a_new_folder_has_its_name_only_when_it_is_whole(spark, rows, mode):
+    """A kill at any moment before that leaves nothing that stops the next run."""
+    place = str(Path("out").absolute())
+
+    def look(batches):
+        assert not Path(place).exists()
+        yield from batches
+
+    write_output(rows.mapInArrow(look, rows.schema), OutputSettings(path=place, mode=mode))
+    assert ids(spark, "out") == list(range(40))
+    assert not leftovers()
+
+
+def test_error_refuses_what_another_job_wrote_meanwhile(spark, rows):
+    place = Path("out").absolute()
+
+    def meanwhile(batches):
+        place.mkdir(exist_ok=True)
+        (place / "theirs").touch()
+        yield from batches
+
+    with pytest.raises(FileExistsError, match=r"did not when it was begun\. Nothing was written there"):
+        write_output(rows.mapInArrow(meanwhile, rows.schema), OutputSettings(path=str(place)))
+    assert [path.name for path in place.iterdir()] == ["theirs"]
+    assert not leftovers()
+
+
 def test_overwrite_replaces_all_or_nothing(spark, rows, failing, new_rows):
     settings = OutputSettings(path=str(Path("out").absolute()), mode="overwrite")
     write_output(rows, settings)

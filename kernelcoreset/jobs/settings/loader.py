@@ -35,12 +35,11 @@ def make_sections(tables: Mapping[str, Any], classes: Mapping[str, Any], wanted:
     for name in tables:
         if not isinstance(tables[name], Mapping):
             raise SettingError(f"`{name}` must be a section, written [{name}]; got {shown(tables[name])}.")
-        if name in wanted:
-            _refuse_zero(name, tables[name])
     sections: dict[str, Any] = {}
     for name in classes:  # in this order: defaults of later sections come from [coreset]
         if name in wanted:
             try:
+                _refuse_zero(name, tables.get(name, {}))
                 sections[name] = _make(classes[name], name, tables, sections)
             except RecursionError:
                 raise SettingError(f"The section [{name}] is nested too deeply.") from None

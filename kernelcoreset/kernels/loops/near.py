@@ -31,6 +31,8 @@ from kernelcoreset.kernels.program import (
 
 NEAR = 1e-6
 """Squared distances below this share of K(x, x) + K(y, y) are computed here; larger ones keep about 9 digits."""
+BLOCK = 64
+"""Points that are looked through together for near ones."""
 NOISE = 1e-14  # a difference of values of a user's function below this share of them is rounding
 
 _SERIES_END = 1.0  # of the argument of a Matern kernel
@@ -170,8 +172,10 @@ def pair_distance(program: Program, columns: Floats, i: int, y: Floats, work: Fl
 
 
 @compiled()
-def correct_near(program: Program, columns: Floats, low: int, m: int, y: Floats, norms: Floats, tile: Floats) -> None:
-    """Replace the squared distances of m points from `low` on that are small beside their norms, in place.
+def correct_near(
+    program: Program, columns: Floats, low: int, y: Floats, diagonal_tile: Floats, y_diagonal: float, tile: Floats
+) -> None:
+    """Replace the squared distances of points from `low` on that are small beside their norms, in place.
 
     Those of a user's function that are below the rounding error of its values become 0, so equal points are at
     distance 0. NaN stays NaN.
@@ -180,9 +184,10 @@ def correct_near(program: Program, columns: Floats, low: int, m: int, y: Floats,
     for step in range(program.operations.shape[0]):
         has_user |= program.operations[step, 0] == USER
     work = np.empty((program.stack_rows, 3))
-    for i in range(m):
+    for i in range(len(tile)):
+        norms = diagonal_tile[i] + y_diagonal
         if has_user:
-            if tile[i] <= NOISE * norms[i]:
+            if tile[i] <= NOISE * norms:
                 tile[i] = 0.0
-        elif tile[i] <= NEAR * norms[i]:
+        elif tile[i] <= NEAR * norms:
             tile[i] = pair_distance(program, columns, low + i, y, work)

@@ -22,7 +22,7 @@ from kernelcoreset.kernels.loops.center_tiles import (
     subtract_projection,
     two_nearest,
 )
-from kernelcoreset.kernels.loops.near import NEAR, correct_near
+from kernelcoreset.kernels.loops.near import BLOCK, NEAR, correct_near
 from kernelcoreset.kernels.loops.tiles import (
     TILE,
     combine,
@@ -145,15 +145,14 @@ def diagonal(program: Program, columns: Floats, out: Floats) -> None:
 
 @compiled()
 def distances(program: Program, cloud: Cloud, low: int, high: int, rows: Rows, r: int, z: float, stack: Floats) -> None:
-    """Write distance^z of points low..high to rows[r] to stack[0]. The last row of the stack is working space."""
+    """Write distance^z of points low..high to rows[r] to stack[0]."""
     m = high - low
     values(program, cloud.columns, low, high, rows.points[r], stack)
     if not program.squared:  # an exact program needs no diagonals: both arrays are empty then
-        norms = stack[-1]
-        for i in range(m):
-            norms[i] = cloud.diagonals[low + i] + rows.diagonals[r]
-        if subtract_values(stack[0], m, norms, NEAR) > 0:
-            correct_near(program, cloud.columns, low, m, rows.points[r], norms, stack[0])
+        for start in range(0, m, BLOCK):
+            some, own = stack[0, start : min(start + BLOCK, m)], cloud.diagonals[low + start : high]
+            if subtract_values(some, own, rows.diagonals[r], NEAR) > 0:
+                correct_near(program, cloud.columns, low + start, rows.points[r], own, rows.diagonals[r], some)
     to_power(stack[0], m, z)
 
 

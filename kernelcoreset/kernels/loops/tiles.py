@@ -306,16 +306,17 @@ def normalize(tile: Floats, m: int, degrees: Floats, other: float) -> None:
 # --- from kernel values to distances and running minima ---------------------------------------------------------------
 
 
-@compiled(fastmath=FAST_SUM)
-def subtract_values(tile: Floats, m: int, norms: Floats, share: float) -> int:
-    """From K(x, y) to K(x, x) + K(y, y) - 2 K(x, y), in place; return how many are at most this share of `norms`.
+@compiled(fastmath=FAST)
+def subtract_values(tile: Floats, diagonal_tile: Floats, y_diagonal: float, share: float) -> int:
+    """From K(x, y) to K(x, x) + K(y, y) - 2 K(x, y), in place; return how many are small beside the first two terms.
 
-    `norms` are the sums of the first two terms. NaN stays NaN and the caller sees it.
+    These are at most that share of them. NaN stays NaN and the caller sees it.
     """
     near = 0
-    for i in range(m):
-        value = norms[i] - 2.0 * tile[i]
-        near += value <= share * norms[i]
+    for i in range(len(tile)):
+        norms = diagonal_tile[i] + y_diagonal
+        value = norms - 2.0 * tile[i]
+        near += value <= share * norms
         tile[i] = value
     return near
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql.utils import is_remote
 
 from kernelcoreset.errors import SettingError
 from kernelcoreset.files.atomic import new_folder
@@ -95,9 +96,9 @@ def write_output(
 ) -> None:
     """Write the frame in the mode of the settings.
 
-    To overwrite a local folder, a new one is written beside it and the two exchange their names at the end. Everything
-    else is left to Spark's writer, which is atomic for table formats such as Delta and for dynamic partition overwrite.
-    Only what a job or Spark has written is replaced.
+    A local folder that is new or is overwritten is written beside its place and gets its name at the end, so that a job
+    that is killed leaves the old one, or none. Everything else is left to Spark's writer, which is atomic for table
+    formats such as Delta and for dynamic partition overwrite. Only what a job or Spark has written is replaced.
 
     Parameters
     ----------
@@ -117,10 +118,13 @@ def write_output(
     was_there = folder is not None and folder.exists()
     if settings.mode == "overwrite" and settings.format in FILE_FORMATS:
         refuse_foreign(frame.sparkSession, path, name, needs_marker=not is_part)
-        if folder is not None and was_there:
-            with new_folder(folder) as fresh:
-                _writer(frame, settings).mode("error").save(str(fresh.absolute()))
-            return
+    replaces = was_there and settings.mode == "overwrite"
+    # A server of Spark Connect may have other disks than this process: only it knows what is new there.
+    is_new = not was_there and settings.mode in ("overwrite", "error") and not is_remote()
+    if folder is not None and settings.format in FILE_FORMATS and (replaces or is_new):
+        with new_folder(folder, replace=settings.mode == "overwrite") as fresh:
+            _writer(frame, settings).mode("error").save(str(fresh.absolute()))
+        return
     writer = _writer(frame, settings)
     if settings.mode == "overwrite-partitions":
         if folder is not None and settings.format in FILE_FORMATS:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import socketserver
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from shutil import which
 from typing import Any
 
+from pyspark import accumulators
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -52,9 +54,13 @@ def session_of(
             raise
     try:
         yield spark
-    finally:
+    except BaseException:
         if not is_active:
-            spark.stop()
+            with suppress(Exception):  # Java may be gone; the first error is the one to report
+                spark.stop()
+        raise
+    if not is_active:
+        spark.stop()
 
 
 @contextmanager
@@ -68,11 +74,24 @@ def _log_briefly() -> Iterator[None]:
         os.environ["LOG4J_CONFIGURATION_FILE"] = str(_ONE_LINE_PER_EVENT)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    # If Java ends or a command is interrupted, py4j and the server of accumulators show tracebacks of their own.
+    logging.getLogger().addFilter(_is_not_of_py4j)
+    for server in vars(accumulators).values():
+        if isinstance(server, type) and issubclass(server, socketserver.BaseServer):
+            setattr(server, "handle_error", _say_nothing)  # noqa: B010
     try:
         yield
     finally:
         if is_ours:
             del os.environ["LOG4J_CONFIGURATION_FILE"]
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def _say_nothing(*_: Any) -> None:
+    """In place of a traceback."""
 
 
 def _refuse_conf(error: Exception, conf: Mapping[str, Any]) -> None:
