@@ -129,6 +129,13 @@ def _operations(program: operations.Program, dtype: np.dtype[Any]) -> tuple[Ints
     return codes, parameters
 
 
+class Lengths(NamedTuple):
+    """What bounds and K(x, x) need of prepared rows: `norms` and `inner` of `Rows`."""
+
+    norms: Floats
+    inner: Floats
+
+
 class Rows(NamedTuple):
     """Vectors ready for products."""
 
@@ -159,18 +166,23 @@ class Frame:
 
     def prepare(self, rows: NDArray[Any], out: Reals | None = None) -> Rows:
         """Return rows (b, d) of any real type, centred and rounded; into `out` if given."""
-        if out is None:
-            out = np.empty(rows.shape, dtype=self.dtype)
-        # With both in float32 the difference is rounded once, as it is from float64, and takes half the time.
-        mean = self._short_mean if np.can_cast(rows.dtype, np.float32) else self.mean
-        with np.errstate(over="ignore"):  # a vector beyond float32 becomes infinite, and its bound too
-            np.subtract(rows, mean, out=out, casting="same_kind")
+        out = self.round(rows, out)
         norms, inner = np.empty(len(rows)), np.empty(len(rows))
         loops.row_sums(out, self.mean, norms, inner)
         with np.errstate(over="ignore", divide="ignore"):
             inverses = np.where(norms > 0.0, 1.0 / np.sqrt(norms), 0.0)
             side = Side(*(array.astype(self.dtype) for array in (norms, inner, inverses)))
         return Rows(out, side, norms, inner)
+
+    def round(self, rows: NDArray[Any], out: Reals | None = None) -> Reals:
+        """Return rows (b, d) of any real type, centred and rounded, without their norms; into `out` if given."""
+        if out is None:
+            out = np.empty(rows.shape, dtype=self.dtype)
+        # With both in float32 the difference is rounded once, as it is from float64, and takes half the time.
+        mean = self._short_mean if np.can_cast(rows.dtype, np.float32) else self.mean
+        with np.errstate(over="ignore"):  # a vector beyond float32 becomes infinite, and its bound too
+            np.subtract(rows, mean, out=out, casting="same_kind")
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,9 +256,11 @@ class Products:
             np.maximum(block, 0.0, out=block)
         return block
 
-    def diagonals(self, rows: Rows) -> Floats:
-        """Return K(x, x) of prepared rows, in float64, shape (b,)."""
-        given = rows.norms + 2.0 * rows.inner + self.frame.mean @ self.frame.mean
+    def diagonals(self, rows: Rows | Lengths, *, centred: bool = False) -> Floats:
+        """Return K(x, x) of prepared rows, or of the centred ones, in float64, shape (b,)."""
+        given = rows.norms
+        if not centred:
+            given = given + 2.0 * rows.inner + self.frame.mean @ self.frame.mean
 
         def leaf(code: int, own: Floats) -> Floats:
             if code == operations.COSINE:
@@ -261,7 +275,7 @@ class Products:
             found: Floats = self._run(leaf, np.add, np.multiply, lambda value, factor: value * factor)
         return found
 
-    def value_bound(self, rows: Rows, nearest: Floats | None = None) -> Bound:
+    def value_bound(self, rows: Rows | Lengths, nearest: Floats | None = None) -> Bound:
         """Return the bound on the rounding of `values`, per row.
 
         `nearest` is the smallest |x - y|^2 of each row as computed, if it is known. It makes the bound of Exponential
@@ -269,7 +283,11 @@ class Products:
         """
         return self._bound(rows, False, nearest)
 
-    def distance_bound(self, rows: Rows, nearest: Floats | None = None) -> Bound:
+    def diagonal_errors(self, rows: Rows | Lengths) -> Floats:
+        """Return the largest error of `diagonals`: those of values K(x, y) with y = x."""
+        return self._bound(rows, False, None, np.sqrt(rows.norms)).total
+
+    def distance_bound(self, rows: Rows | Lengths, nearest: Floats | None = None) -> Bound:
         """Return the bound on the rounding of `squared_distances`, per row."""
         if self.exact:
             return self._bound(rows, True, nearest)
@@ -279,8 +297,11 @@ class Products:
         whole = bound.largest + self.diagonals(rows) + self.diagonals(self.points).max()
         return Bound(4.0 * bound.total + 4.0 * u * whole, np.zeros(len(whole)), whole)
 
-    def _bound(self, rows: Rows, squared: bool, nearest: Floats | None) -> Bound:
-        longest = float(np.sqrt(self.points.norms.max()))
+    def _bound(
+        self, rows: Rows | Lengths, squared: bool, nearest: Floats | None, longest: Floats | float | None = None
+    ) -> Bound:
+        if longest is None:
+            longest = float(np.sqrt(self.points.norms.max()))
         offset = float(np.linalg.norm(self.frame.mean))
         sizes = Sizes(len(self.frame.mean), rows.norms, longest, self.shortest, offset, nearest)
         precision: Precision = "float32" if self.frame.dtype == np.float32 else "float64"
@@ -307,6 +328,16 @@ class Products:
 
     def _prepared(self, rows: NDArray[Any] | Rows) -> Rows:
         return rows if isinstance(rows, Rows) else self.frame.prepare(rows)
+
+    def center_sums(self, rows: Rows, starts: Ints, factors: Reals, space: Reals, out: Floats) -> None:
+        """Write sums of squared distances, if the kernel is `exact`, else of K, over consecutive points to `out`.
+
+        out[c, i] is the sum of factors[j] times the value of point j and row i, over starts[c] <= j < starts[c + 1].
+        `space` is working space of shape (m, b).
+        """
+        block = self.inner(rows, space)
+        stack = np.empty((evaluator_of(self.kernel).values.stack_rows, block.shape[1]), dtype=block.dtype)
+        loops.center_sums(self._distances, block, self.points.side, rows.side, starts, factors, stack, out)
 
     def _transformed(self, program: Operations, rows: NDArray[Any] | Rows, out: Reals | None) -> Reals:
         rows = self._prepared(rows)

@@ -13,7 +13,7 @@ summed in float64. With M = (X + |mean|) (Y + |mean|), it is off by
 
     T = g(d) X Y + (10 u + 2 d v) M.
 
-From there to K: exp(-r q) has the relative error expm1(r E) + 3 u r q, where 3 u r q stands for rounding r and r q, and
+From there to K: exp(-r q) has the relative error expm1(r E) + 4 u r q, where 4 u r q stands for rounding r and r q, and
 is off by 8 u more, for the exponential itself, and by 1e-37 where the exponent was cut off. A root of q is off by
 min(sqrt(E), E / sqrt(q)). The slope of Matern's K as a function of q is at most a^2 / 2 for nu = 3/2 and a^2 / 6 for
 nu = 5/2, with a the factor of the distance. A power of degree p is off by (B + e)^p - B^p + 2 p u B^p if its base, at
@@ -62,8 +62,8 @@ class Sizes(NamedTuple):
     d: int
     norms: Floats
     """|x|^2 of the rows, centred."""
-    longest: float
-    """Largest |y| of the prepared points, centred."""
+    longest: Floats | float
+    """Largest |y| of the prepared points, centred, or of those of each row."""
     shortest: float
     """Smallest |y| other than 0."""
     offset: float
@@ -155,7 +155,7 @@ class Rounding:
         if of_root:
             nearest, farthest = self.sizes.nearest, np.sqrt(farthest)
             off = np.sqrt(off) if nearest is None else off / np.sqrt(np.maximum(nearest, off))
-        relative = np.expm1(rate * off) + 3.0 * self.unit * rate * farthest
+        relative = np.expm1(rate * off) + 4.0 * self.unit * rate * farthest
         factor = 2.0 if self.squared else 1.0
         absolute = zero + factor * (8.0 * self.unit + _CUT_OFF[self.precision])
         return Bound(absolute, factor * relative, zero + 1.0)

@@ -121,7 +121,7 @@ class KernelKMeansModel(KeptAsFolder):
         check_same_dimension("points", points.shape[1], self.coreset.points.shape[1], "the centers")
         # A root or power of a distance that is nearly 0 needs more digits than landmarks give.
         accuracy = _COST_ACCURACY if self.z == 2.0 else 0.0
-        distances = self.centers.label_columns(points.T, accuracy=accuracy).distances
+        distances = self.centers.label_rows(points, accuracy=accuracy).distances
         with np.errstate(over="ignore"):
             cost = float(weights @ distances**self.z)
         if not np.isfinite(cost):

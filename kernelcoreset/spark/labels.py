@@ -182,7 +182,7 @@ def _label_batches(
             columns, weights = columns[:, good], None if weights is None else weights[good]
         if settings.degrees is not None:
             columns, weights = settings.degrees.lift(columns, weights)
-        found = settings.centers.label_columns(columns, margins=settings.margin_col is not None)
+        found = settings.centers.label_rows(columns.T, margins=settings.margin_col is not None)
         if settings.tally:
             tally.add(columns, weights, found.labels, found.distances**settings.z)
         if held is not None:

@@ -21,6 +21,7 @@ from kernelcoreset.kernels.program import (
     ADD,
     COSINE,
     EXPONENTIAL,
+    GAUSSIAN,
     LINEAR,
     MATERN32,
     MATERN52,
@@ -33,14 +34,13 @@ Reals = NDArray[np.floating[Any]]
 """float32 or float64."""
 
 _LOG2E = np.float32(1.4426950408889634)
-_LN2_HIGH = np.float32(0.693359375)  # ten bits, so k * _LN2_HIGH is exact
-_LN2_LOW = np.float32(-2.12194440e-4)
-_ROUND = np.float32(12582912.0)  # 1.5 * 2^23: adding and subtracting it rounds to an integer
-_FARTHEST = np.float32(87.0)  # exp(-87) is about the smallest normal number; larger distances count as this one
-_HALF, _ONE = np.float32(0.5), np.float32(1.0)
-# exp(r) = 1 + r + r^2 p(r) for |r| <= ln(2) / 2: fitted for the least largest error, which is 5e-9.
-_P1, _P2 = np.float32(0.166665181517601), np.float32(0.04166620597243309)
-_P3, _P4 = np.float32(0.00836888886988163), np.float32(0.0013950453139841557)
+_ROUND = np.float32(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer, which is then in the last bits
+_FARTHEST = np.float32(-126.0)  # 2^-126 is the smallest normal number; larger distances count as this one
+_BIAS, _MANTISSA = np.int32(127), np.int32(23)
+_ONE = np.float32(1.0)
+# 2^r = 1 + r p(r) for |r| <= 1/2: fitted for the least largest error, which is 1.4e-8, and 4e-8 relative to r p(r).
+_P0, _P1, _P2 = np.float32(0.6931471824645996), np.float32(0.24022647738456726), np.float32(0.055503323674201965)
+_P3, _P4, _P5 = np.float32(0.009618437848985195), np.float32(0.0013398887822404504), np.float32(0.0001535336341476068)
 
 
 class Operations(NamedTuple):
@@ -66,18 +66,18 @@ class Side(NamedTuple):
 
 
 @compiled(fastmath=FAST, inline="always")
-def _expm1_of_minus_32(t: Any) -> Any:
-    """exp(-t) - 1 for a float32 t >= 0, with an error of at most 2 units in the last place of 1, relative near 0."""
-    x = -min(t, _FARTHEST)
-    k = (x * _LOG2E + _ROUND) - _ROUND
-    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-    p = _P4 * r + _P3
+def _expm1_base_2(x: Any) -> Any:
+    """2^x - 1 for a float32 x <= 0, with an error of a few units in the last place, also near 0."""
+    x = max(x, _FARTHEST)
+    shifted = x + _ROUND
+    r = x - (shifted - _ROUND)
+    p = _P5 * r + _P4
+    p = p * r + _P3
     p = p * r + _P2
     p = p * r + _P1
-    p = p * r + _HALF
-    p = r + r * r * p
-    two_to_k = np.int32((np.int32(k) + np.int32(127)) << np.int32(23)).view(np.float32)
-    return two_to_k * p + (two_to_k - _ONE)
+    p = p * r + _P0
+    two_to_k = np.int32((np.float32(shifted).view(np.int32) + _BIAS) << _MANTISSA).view(np.float32)
+    return two_to_k * (r * p) + (two_to_k - _ONE)
 
 
 def expm1_of_minus_like(t: Any) -> Any:
@@ -88,7 +88,7 @@ def expm1_of_minus_like(t: Any) -> Any:
 @overload(expm1_of_minus_like, inline="always", strict=False)
 def _expm1_of_minus_like(t: Any) -> Callable[[Any], Any]:
     if t == types.float32:
-        return lambda t: _expm1_of_minus_32(t)
+        return lambda t: _expm1_base_2(-t * _LOG2E)
     return lambda t: expm1_of_minus(t)
 
 
@@ -207,3 +207,84 @@ def transform(program: Operations, block: Reals, points: Side, rows: Side, stack
         tile(program, own, j, points, rows, stack)
         for i in range(own.shape[0]):
             own[i] = stack[0, i]
+
+
+# --- labels -----------------------------------------------------------------------------------------------------------
+
+GROUP = 16
+"""Terms that are added up in the precision of the block before they are added in float64."""
+
+
+@compiled(fastmath=FAST)
+def _add_gaussian(products: Reals, norms: Reals, norm: float, rate: float, factor: float, out: Reals) -> None:
+    """out += factor * squared distances of a Gaussian: `tile` and the sum in one loop, for the kernel used most."""
+    kind = products.dtype.type
+    zero = kind(0.0)
+    for i in range(products.shape[0]):
+        value = (norms[i] + norm) - (products[i] + products[i])
+        out[i] += factor * expm1_of_minus_like((value if value > zero else zero) * rate)
+
+
+@compiled(fastmath=FAST)
+def _add_tile(tile_values: Reals, factor: float, out: Reals) -> None:
+    for i in range(out.shape[0]):
+        out[i] += factor * tile_values[i]
+
+
+@compiled(fastmath=FAST)
+def _flush(tile_values: Reals, out: Floats) -> None:
+    """out += tile_values, which become 0."""
+    for i in range(tile_values.shape[0]):
+        out[i] += tile_values[i]
+        tile_values[i] = 0.0
+
+
+@compiled(fastmath=FAST)
+def center_sums(
+    program: Operations,
+    block: Reals,
+    points: Side,
+    rows: Side,
+    starts: Ints,
+    factors: Reals,
+    stack: Reals,
+    out: Floats,
+) -> None:
+    """out[c, i] = sum over the points j of center c of factors[j] * K(x_i, y_j), or of exact squared distances.
+
+    The points of center c are starts[c] <= j < starts[c + 1].
+    """
+    only_gaussian = program.squared and program.codes.shape[0] == 1 and program.codes[0] == GAUSSIAN
+    partial = np.zeros(block.shape[1], block.dtype)
+    minus_two = block.dtype.type(-2.0)
+    for c in range(out.shape[0]):
+        own = out[c]
+        own[:] = 0.0
+        for j in range(starts[c], starts[c + 1]):
+            if only_gaussian:
+                rate = program.parameters[0, 0]
+                _add_gaussian(block[j], rows.norms, points.norms[j], rate, minus_two * factors[j], partial)
+            else:
+                tile(program, block[j], j, points, rows, stack)
+                _add_tile(stack[0], factors[j], partial)
+            if (j - starts[c]) % GROUP == GROUP - 1 or j == starts[c + 1] - 1:
+                _flush(partial, own)
+
+
+@compiled(fastmath=FAST)
+def widen(block: Reals, factors: Floats, out: Floats) -> None:
+    """out[c, i] = block[c, i] * factors[i], in float64."""
+    for c in range(block.shape[0]):
+        for i in range(block.shape[1]):
+            out[c, i] = block[c, i] * factors[i]
+
+
+@compiled(fastmath=FAST)
+def nearest_of(block: Reals, points: Side, rows: Side, out: Floats) -> None:
+    """out[i] = the smallest |x_i - y_j|^2 over the points."""
+    out[:] = np.inf
+    for j in range(block.shape[0]):
+        own, norm = block[j], points.norms[j]
+        for i in range(own.shape[0]):
+            value = np.float64((rows.norms[i] + norm) - (own[i] + own[i]))
+            out[i] = value if value < out[i] else out[i]
