@@ -48,7 +48,8 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
         """Return the cluster of every row of X, shape (n_samples,)."""
         check_is_fitted(self)
-        return self.model_.predict(validate_data(self, X, dtype=np.float64, reset=False))  # type: ignore[no-any-return]
+        rows = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return self.model_.predict(rows)  # type: ignore[no-any-return]
 
     @property
     def coreset_(self) -> Coreset:

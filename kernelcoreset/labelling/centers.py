@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelcoreset.checks import Floats, check_points, check_same_dimension, check_spread
+from kernelcoreset.checks import Floats, check_points, check_rows, check_same_dimension, check_spread
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
@@ -39,6 +39,7 @@ LABELS_ONLY = 1e30
 
 _SUM_ERROR = 1e-9  # largest difference of a center's coefficients from sum 1
 _PRODUCT_TRIAL = 256  # coreset points that matrix products are tried on
+_FEW_LEFT = 0.1  # share of points that float32 may leave to float64
 _MOST_COLUMNS = 128  # above, landmarks are not tried where products are used: choosing them takes too long
 _TYPICAL = 65_536  # coordinates of coreset points whose distances give the typical one
 _LADDER_RANGE = 1e100  # of K(x, x): landmarks compare squares of kernel values, which must fit in float64
@@ -219,7 +220,7 @@ class Centers:
         result = np.empty((len(array), len(self)))
         evaluator = evaluator_of(self.kernel)
         for low in range(0, len(array), CHUNK):
-            cloud = evaluator.cloud(as_columns(array[low : low + CHUNK]))
+            cloud = evaluator.cloud(as_columns(np.asarray(array[low : low + CHUNK], dtype=np.float64)))
             out = np.empty((len(self), cloud.columns.shape[1]))
             passes.sum_directly(evaluator.distances, cloud, self._combinations, True, out)
             out -= self.spreads[:, np.newaxis]
@@ -280,26 +281,28 @@ class Centers:
         direct = direct_work(self._combinations, len(self))
         if not products_pay(self.kernel, self.points.shape[1]):
             return (), direct
-        tried, works, left = list[ByProducts](), list[float](), list[float]()
         sample = self.many.points[:: -(-len(self.many.points) // _PRODUCT_TRIAL)]
+        levels, works, left = list[ByProducts](), list[float](), list[float]()
         precisions: tuple[Precision, ...] = ("float32", "float64")
         for precision in precisions:
             level = by_vectors(self.many, precision, accuracy) or by_sums(self.many, precision, accuracy)
             if level is None:
                 return (), direct
+            levels.append(level)
+            works.append(level.work)
+            if left and left[0] < _FEW_LEFT:  # float64 decides nearly all of these; no need to compile it for a trial
+                return tuple(levels), works[0] + left[0] * works[1]
             sure = np.empty(len(sample), dtype=np.bool_)
             level.run(sample, new_nearest(len(sample)), sure)
-            tried.append(level)
-            works.append(level.work)
             left.append(1.0 - float(sure.mean()))
         chosen = cheapest(works, left, direct)
         reach, total = 1.0, 0.0
         for i in chosen:
             total, reach = total + reach * works[i], left[i]
-        return tuple(tried[i] for i in chosen), total + reach * direct
+        return tuple(levels[i] for i in chosen), total + reach * direct
 
-    def _check(self, points: ArrayLike) -> Floats:
-        array = check_points(points)
+    def _check(self, points: ArrayLike) -> NDArray[Any]:
+        array = check_rows(points)
         check_same_dimension("points", array.shape[1], self.points.shape[1], "the centers")
         return array
 

@@ -134,7 +134,7 @@ class ByVectors(ByProducts):
     @property
     def work(self) -> float:
         k, d = self.vectors.shape
-        return (k * (4.0 + 0.1 * d) + 5.0 * d) / (20.0 + d)
+        return float((k * (4.0 + 0.1 * d) + 5.0 * d) / (20.0 + d))
 
     @property
     def is_squared(self) -> bool:
@@ -247,7 +247,7 @@ class BySums(ByProducts):
     def work(self) -> float:
         m, d = self.products.points.vectors.shape
         each = 3.0 + 0.1 * d if self.frame.dtype == np.float32 else 10.0 + 0.28 * d
-        return (m * each + 5.0 * d) / (20.0 + d)
+        return float((m * each + 5.0 * d) / (20.0 + d))
 
     @property
     def is_squared(self) -> bool:
