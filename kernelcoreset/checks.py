@@ -27,6 +27,7 @@ _LEAST_WEIGHT = 1e-100  # the largest weight is scaled to about 1 if it is small
 _LEAST_SHARE = 1e-140
 _EXACT = 2**53  # every whole number up to this one is a float64
 _MOST_SHOWN = 200
+_SHORT = tuple(np.dtype(kind) for kind in ("f4", "u1", "i1", "u2", "i2", "u4", "i4"))  # exact in float64
 
 
 def shown(value: Any) -> str:
@@ -137,7 +138,25 @@ def check_points(points: ArrayLike, name: str = "points", *, allow_empty: bool =
     Accepts read-only, Fortran-ordered, float32, integer and non-contiguous arrays. float64 arrays are not copied.
     Whole numbers must be exact in float64.
     """
-    array = as_numeric(points, name, exact=True)
+    return _two_dimensional(as_numeric(points, name, exact=True), name, allow_empty)
+
+
+def check_rows(points: ArrayLike, name: str = "points") -> NDArray[Any]:
+    """Return `points` as `check_points` does, but float32 and whole numbers of up to 32 bits in their own type.
+
+    For callers that go through the rows block by block and never need all of them in float64.
+
+    Examples
+    --------
+    >>> check_rows(np.zeros((2, 3), dtype=np.uint8)).dtype, check_rows([[1, 2]]).dtype
+    (dtype('uint8'), dtype('float64'))
+    """
+    if isinstance(points, np.ndarray) and not np.ma.isMaskedArray(points) and points.dtype in _SHORT:
+        return _two_dimensional(points, name, False)
+    return check_points(points, name)
+
+
+def _two_dimensional(array: NDArray[Any], name: str, allow_empty: bool) -> NDArray[Any]:
     if array.ndim != 2:
         hint = (
             " One column is `points.reshape(-1, 1)`; one point is `points.reshape(1, -1)`." if array.ndim == 1 else ""
@@ -147,7 +166,8 @@ def check_points(points: ArrayLike, name: str = "points", *, allow_empty: bool =
         raise DataError(f"`{name}` must have at least one column; got shape {array.shape}.")
     if array.shape[0] == 0 and not allow_empty:
         raise DataError(f"`{name}` must have at least one row; got none. Check the filter or the path that made it.")
-    _refuse_bad_rows(array, name)
+    if array.dtype.kind == "f":
+        _refuse_bad_rows(array, name)
     return array
 
 
@@ -404,7 +424,7 @@ def _refuse_masked(values: Any, name: str) -> None:
         )
 
 
-def _refuse_bad_rows(array: Floats, name: str) -> None:
+def _refuse_bad_rows(array: NDArray[Any], name: str) -> None:
     """Raise DataError for NaN or infinity and name the first bad row. A finite sum, which is cheap, means none."""
     with np.errstate(over="ignore", invalid="ignore"):
         if math.isfinite(float(array.sum())):

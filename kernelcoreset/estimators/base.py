@@ -48,7 +48,8 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
         """Return the cluster of every row of X, shape (n_samples,)."""
         check_is_fitted(self)
-        return self.model_.predict(check_rows(self, X))  # type: ignore[no-any-return]
+        rows = check_rows(self, X, dtype=[np.float64, np.float32])
+        return self.model_.predict(rows)  # type: ignore[no-any-return]
 
     @property
     def coreset_(self) -> Coreset:
@@ -57,10 +58,16 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
         return self.model_.coreset  # type: ignore[no-any-return]
 
 
-def check_rows(estimator: CoresetClusterer, X: ArrayLike, *, reset: bool = False) -> Floats:  # noqa: N803
-    """Return rows as float64, checked as scikit-learn does, but without what it would read or round silently."""
+def check_rows(
+    estimator: CoresetClusterer,
+    X: ArrayLike,  # noqa: N803
+    *,
+    reset: bool = False,
+    dtype: Any = np.float64,
+) -> Floats:
+    """Return rows of a type, checked as scikit-learn does, but without what it would read or round silently."""
     refuse_misread(X, "X")
-    points: Floats = validate_data(estimator, X, dtype=np.float64, reset=reset, ensure_min_samples=1)
+    points: Floats = validate_data(estimator, X, dtype=dtype, reset=reset, ensure_min_samples=1)
     return points
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelcoreset.checks import Floats, check_points, check_same_dimension, check_spread
+from kernelcoreset.checks import Floats, check_points, check_rows, check_same_dimension, check_spread
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
@@ -18,7 +18,19 @@ from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.center_tiles import to_distances
 from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks, Nearest
 from kernelcoreset.kernels.loops.tiles import TILE
-from kernelcoreset.labelling.landmarks import CHUNK, Ladder, SparseCenters, chunks, direct_work
+from kernelcoreset.kernels.products import products_pay
+from kernelcoreset.kernels.rounding import Precision
+from kernelcoreset.labelling.landmarks import (
+    CHUNK,
+    Chunk,
+    Ladder,
+    SparseCenters,
+    cheapest,
+    chunks,
+    direct_rounding,
+    direct_work,
+)
+from kernelcoreset.labelling.products import ByProducts, ManyCenters, by_sums, by_vectors
 
 ACCURACY = 1e-3
 """Largest error of a squared distance by default, relative to itself plus the typical one; see `Centers.label`."""
@@ -26,6 +38,10 @@ LABELS_ONLY = 1e30
 """An accuracy that every distance meets, for callers that use the labels alone."""
 
 _SUM_ERROR = 1e-9  # largest difference of a center's coefficients from sum 1
+_PRODUCT_TRIAL = 256  # coreset points that matrix products are tried on
+_FEW_LEFT = 0.1  # share of points that float32 may leave to float64
+_MOST_COLUMNS = 128  # above, landmarks are not tried where products are used: choosing them takes too long
+_TYPICAL = 65_536  # coordinates of coreset points whose distances give the typical one
 _LADDER_RANGE = 1e100  # of K(x, x): landmarks compare squares of kernel values, which must fit in float64
 
 
@@ -42,7 +58,7 @@ class Labels:
     margins : ndarray of shape (n,) or None
         Distance to the second nearest center minus distance to the nearest; infinity if there is only one center.
     certified : float
-        Share of the points whose label was proved from a few landmarks.
+        Share of the points whose label was proved from a few landmarks or by matrix products.
     distance_error : float
         Largest possible difference between a squared distance here and its direct evaluation; 0 if all were
         evaluated directly.
@@ -104,8 +120,7 @@ class Centers:
         evaluator_of(kernel).check(as_columns(points))
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "coefficients", coefficients)
-        used = np.flatnonzero(self._used)
-        object.__setattr__(self, "spreads", 0.5 * (coefficients[:, used] * self._own_sums).sum(axis=1))
+        object.__setattr__(self, "spreads", _spreads(kernel, points, coefficients))
         for array in (points, coefficients, self.spreads):
             array.setflags(write=False)
 
@@ -161,7 +176,7 @@ class Centers:
         (100,)
         """
         accuracy = 0.0 if exact_distances else ACCURACY
-        return self.label_columns(self._check(points).T, margins=margins, accuracy=accuracy)
+        return self.label_rows(self._check(points), margins=margins, accuracy=accuracy)
 
     def predict(self, points: ArrayLike) -> NDArray[np.int32]:
         """Return the nearest center of every point: the labels of `label`, faster because no distances are needed.
@@ -180,7 +195,7 @@ class Centers:
         >>> Centers([[0.0], [10.0]], [[1.0, 0.0], [0.0, 1.0]], Linear()).predict([[2.0], [7.0]])
         array([0, 1], dtype=int32)
         """
-        return self.label_columns(self._check(points).T, accuracy=LABELS_ONLY).labels
+        return self.label_rows(self._check(points), accuracy=LABELS_ONLY).labels
 
     def distances(self, points: ArrayLike) -> Floats:
         """Return the distance of every point to every center, evaluated directly.
@@ -205,7 +220,7 @@ class Centers:
         result = np.empty((len(array), len(self)))
         evaluator = evaluator_of(self.kernel)
         for low in range(0, len(array), CHUNK):
-            cloud = evaluator.cloud(as_columns(array[low : low + CHUNK]))
+            cloud = evaluator.cloud(as_columns(np.asarray(array[low : low + CHUNK], dtype=np.float64)))
             out = np.empty((len(self), cloud.columns.shape[1]))
             passes.sum_directly(evaluator.distances, cloud, self._combinations, True, out)
             out -= self.spreads[:, np.newaxis]
@@ -217,12 +232,13 @@ class Centers:
 
     # --- assumes validated input --------------------------------------------------------------------------------------
 
-    def label_columns(self, columns: Floats, *, margins: bool = False, accuracy: float = ACCURACY) -> Labels:
-        """Return `label` of columns of shape (d, n), n = 0 allowed. Assumes validated input.
+    def label_rows(self, rows: NDArray[Any], *, margins: bool = False, accuracy: float = ACCURACY) -> Labels:
+        """Return `label` of rows of shape (n, d) of any real type, n = 0 allowed. Assumes validated input.
 
         Parameters
         ----------
-        columns : ndarray of shape (d, n)
+        rows : ndarray of shape (n, d)
+            Columns (d, n) are given as `columns.T`.
         margins : bool
         accuracy : float
             As `ACCURACY`; 0 evaluates every distance directly, `LABELS_ONLY` is for callers that use no distances.
@@ -231,14 +247,14 @@ class Centers:
         -------
         Labels
         """
-        n = columns.shape[1]
+        n = len(rows)
         labels, distances = np.empty(n, dtype=np.int32), np.empty(n)
         gaps = np.empty(n) if margins else None
         second = np.empty(min(n, CHUNK))  # one array for all chunks, so that it stays in the cache
         ladder = self.ladder(accuracy)
         certified, worst = 0, 0.0
-        for chunk in chunks(self.kernel, columns, self.origin):
-            out = Nearest(labels[chunk.some], distances[chunk.some], second[: chunk.columns.shape[1]])
+        for chunk in chunks(self.kernel, rows, self.origin):
+            out = Nearest(labels[chunk.some], distances[chunk.some], second[: len(chunk)])
             proved, error = ladder.run(chunk, out)
             certified, worst = certified + proved, max(worst, error)
             to_distances(out.first)
@@ -250,18 +266,43 @@ class Centers:
     def ladder(self, accuracy: float) -> Ladder[Nearest]:
         """Return how labels of this accuracy are found; prepared once, from the coreset points alone."""
         if accuracy not in self._ladders:
-            norms = np.diag(self.sparse.gram).copy()
-            method = _TwoNearest(self.kernel, self._combinations, self.spreads.copy(), norms, self.typical, accuracy)
-            direct = direct_work(self._combinations, len(self))
-            largest = float(self.sparse.diagonals.max())
+            largest = float(self.many.diagonals.max())
             worthwhile = accuracy > 0.0 and 1.0 / _LADDER_RANGE < largest < _LADDER_RANGE
+            levels, direct = self._product_levels(accuracy) if worthwhile else ((), 0.0)
+            method = _TwoNearest(self, accuracy, levels)
+            by_landmarks = worthwhile and not (levels and self.points.shape[1] > _MOST_COLUMNS)
             self._ladders[accuracy] = (
-                Ladder.choose(self.kernel, self.sparse, method, direct) if worthwhile else Ladder(method)
+                Ladder.choose(self.kernel, self.sparse, method, direct) if by_landmarks else Ladder(method)
             )
         return self._ladders[accuracy]
 
-    def _check(self, points: ArrayLike) -> Floats:
-        array = check_points(points)
+    def _product_levels(self, accuracy: float) -> tuple[tuple[ByProducts, ...], float]:
+        """The levels of matrix products that pay, tried on the coreset points, and the work per point with them."""
+        direct = direct_work(self._combinations, len(self))
+        if not products_pay(self.kernel, self.points.shape[1]):
+            return (), direct
+        sample = self.many.points[:: -(-len(self.many.points) // _PRODUCT_TRIAL)]
+        levels, works, left = list[ByProducts](), list[float](), list[float]()
+        precisions: tuple[Precision, ...] = ("float32", "float64")
+        for precision in precisions:
+            level = by_vectors(self.many, precision, accuracy) or by_sums(self.many, precision, accuracy)
+            if level is None:
+                return (), direct
+            levels.append(level)
+            works.append(level.work)
+            if left and left[0] < _FEW_LEFT:  # float64 decides nearly all of these; no need to compile it for a trial
+                return tuple(levels), works[0] + left[0] * works[1]
+            sure = np.empty(len(sample), dtype=np.bool_)
+            level.run(sample, new_nearest(len(sample)), sure)
+            left.append(1.0 - float(sure.mean()))
+        chosen = cheapest(works, left, direct)
+        reach, total = 1.0, 0.0
+        for i in chosen:
+            total, reach = total + reach * works[i], left[i]
+        return tuple(levels[i] for i in chosen), total + reach * direct
+
+    def _check(self, points: ArrayLike) -> NDArray[Any]:
+        array = check_rows(points)
         check_same_dimension("points", array.shape[1], self.points.shape[1], "the centers")
         return array
 
@@ -285,15 +326,15 @@ class Centers:
         return Combinations(rows, starts, which, coefficients[which, point])
 
     @cached_property
-    def _own_sums(self) -> Floats:
-        """sum_j a_ij d2(s_j, s_l), shape (k, used points)."""
-        rows = self._combinations.rows
-        evaluator, cloud = evaluator_of(self.kernel), Cloud(as_columns(rows.points), rows.diagonals)
-        sums = np.empty((len(self), len(rows.points)))
-        passes.sum_directly(evaluator.distances, cloud, self._combinations, True, sums)
-        if not np.isfinite(sums).all():
-            raise evaluator.overflow("the distances between the points of a center", cloud.columns)
-        return sums
+    def many(self) -> ManyCenters:
+        """The centers as levels of matrix products need them, without the coreset points that no center uses."""
+        points, coefficients = self._combinations.rows.points, self.coefficients[:, self._used]
+        moved = points if self.origin is None else points - self.origin
+        diagonals = evaluator_of(self.kernel).diagonal(as_columns(moved))
+        rounding = direct_rounding(self.kernel, moved, coefficients, diagonals)
+        return ManyCenters(
+            self.kernel, points, coefficients, self.spreads, self.origin, diagonals, rounding, self.typical
+        )
 
     @cached_property
     def origin(self) -> Floats | None:
@@ -326,36 +367,83 @@ class Centers:
 
     @cached_property
     def typical(self) -> float:
-        """Median squared distance of the coreset points to their nearest centers."""
-        return float(np.median(np.maximum(self._own_sums - self.spreads[:, np.newaxis], 0.0).min(axis=0)))
+        """Median squared distance of the coreset points, or of some of them, to their nearest centers."""
+        points = self._combinations.rows.points
+        most = int(np.clip(_TYPICAL // points.shape[1], 128, 1024))
+        some = points[:: -(-len(points) // most)]
+        found = new_nearest(len(some))
+        self.nearest_directly(as_columns(some), found)
+        return float(np.median(np.maximum(found.first, 0.0)))
+
+    def nearest_directly(self, columns: Floats, out: Nearest) -> None:
+        """Write the nearest and the second nearest center of columns (d, n), by the formula, to `out`."""
+        evaluator = evaluator_of(self.kernel)
+        passes.label_directly(
+            evaluator.distances, evaluator.cloud(columns), self._combinations, self.spreads.copy(), out
+        )
+        if not np.isfinite(out.first).all():
+            raise evaluator.overflow("the distance to a center", columns)
+
+
+def new_nearest(n: int) -> Nearest:
+    """Return arrays for the results of n points."""
+    return Nearest(np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
 
 
 @dataclass(frozen=True, eq=False)
 class _TwoNearest:
     """What a ladder computes for labels: the nearest and the second nearest center of a point."""
 
-    kernel: Kernel
-    combinations: Combinations
-    spreads: Floats
-    squared_norms: Floats
-    typical: float
+    centers: Centers
     accuracy: float
+    levels: tuple[ByProducts, ...]
 
     def new(self, n: int) -> Nearest:
-        return Nearest(np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
+        return new_nearest(n)
 
     def by_landmarks(self, landmarks: Landmarks, cloud: Cloud, out: Nearest, sure: NDArray[np.bool_]) -> float:
-        program = evaluator_of(self.kernel).values
+        program = evaluator_of(self.centers.kernel).values
         error = passes.label_by_landmarks(
-            program, cloud, landmarks, self.squared_norms, self.accuracy, self.typical, out, sure
+            program, cloud, landmarks, self._squared_norms, self.accuracy, self.centers.typical, out, sure
         )
         return float(error)
 
-    def directly(self, cloud: Cloud, out: Nearest) -> None:
-        evaluator = evaluator_of(self.kernel)
-        passes.label_directly(evaluator.distances, cloud, self.combinations, self.spreads, out)
-        if not np.isfinite(out.first).all():
-            raise evaluator.overflow("the distance to a center", cloud.columns)
+    @cached_property
+    def _squared_norms(self) -> Floats:
+        return np.diag(self.centers.sparse.gram).copy()
+
+    def directly(self, chunk: Chunk, out: Nearest) -> tuple[int, float]:
+        if not self.levels:
+            self.centers.nearest_directly(chunk.columns, out)
+            return 0, 0.0
+        sure = np.empty(len(chunk), dtype=np.bool_)
+        error = self.levels[0].run(chunk.rows, out, sure)
+        rest = np.flatnonzero(~sure)
+        if len(rest) == 0:
+            return len(sure), error
+        found = new_nearest(len(rest))
+        later = _TwoNearest(self.centers, self.accuracy, self.levels[1:])
+        proved, other_error = later.directly(chunk.take(rest), found)
+        for whole, part in zip(out, found, strict=True):
+            whole[rest] = part
+        return len(sure) - len(rest) + proved, max(error, other_error)
+
+
+def _spreads(kernel: Kernel, points: Floats, coefficients: Floats) -> Floats:
+    """1/2 sum_jl a_ij a_il d2(s_j, s_l) of every center, from the points that it uses."""
+    evaluator = evaluator_of(kernel)
+    spreads = np.empty(len(coefficients))
+    for i, row in enumerate(coefficients):
+        used = np.flatnonzero(row)
+        rows, factors = evaluator.rows(points[used]), row[used]
+        columns = as_columns(rows.points)
+        one = Combinations(rows, np.arange(len(used) + 1), np.zeros(len(used), dtype=np.int64), factors)
+        sums = np.empty((1, len(used)))
+        passes.sum_directly(evaluator.distances, Cloud(columns, rows.diagonals), one, True, sums)
+        if not np.isfinite(sums).all():
+            raise evaluator.overflow("the distances between the points of a center", columns)
+        spreads[i] = 0.5 * (factors * sums[0]).sum()
+    return spreads
 
 
 def _refuse_other_sums(coefficients: Floats) -> None:

@@ -78,7 +78,7 @@ class Tally:
         self._set_costs = np.zeros((_GROUPS, 0 if probe is None else len(probe.center_sets)))
         self._waiting: list[tuple[Floats, Floats]] = []
 
-    def add(self, columns: Floats, weights: Floats | None, labels: NDArray[Any], powers: Floats) -> None:
+    def add(self, columns: NDArray[Any], weights: Floats | None, labels: NDArray[Any], powers: Floats) -> None:
         """Add labelled rows; `columns` have shape (d, n), `powers` are their distances^z."""
         k, n = len(self.sizes), columns.shape[1]
         own = np.ones(n) if weights is None else weights
@@ -89,7 +89,7 @@ class Tally:
             # Seeded by the position of the rows in their partition, so a retried task samples the same rows.
             generator = np.random.default_rng([self.probe.seed, self.partition, self.rows])
             chosen = np.flatnonzero(generator.random(n) < self.probe.fraction)
-            self._waiting.append((columns[:, chosen], own[chosen]))
+            self._waiting.append((np.asarray(columns[:, chosen], dtype=np.float64), own[chosen]))
             self.sampled += len(chosen)
             if sum(len(some) for _, some in self._waiting) >= _WAITING:
                 self._measure()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -33,6 +34,7 @@ from kernelcoreset.kernels.loops.tiles import TILE
 
 CHUNK = 32 * TILE
 """Points processed at a time: what they need stays in the second-level cache."""
+_CHUNK_NUMBERS = 4_194_304  # and at most 32 MiB of coordinates
 
 _UNIT = 2.0**-53  # largest relative rounding of one operation
 _USER_NOISE = 1e-10  # assumed rounding of a user's function, which may cancel or iterate
@@ -48,32 +50,52 @@ _FEW_LEFT = 1e-3  # share of unproved points below which more landmarks are not 
 Out = TypeVar("Out", bound=tuple[NDArray[Any], ...])
 
 
-class Chunk(NamedTuple):
-    """Some of many points, for a ladder."""
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some of many points, for a ladder. Columns are made when they are first asked for.
+
+    Parameters
+    ----------
+    some : slice
+        Which points.
+    rows : ndarray of shape (n, d)
+        The points as given, of any real type.
+    kernel : Kernel
+    origin : ndarray of shape (d,), optional
+        What is subtracted from points before landmarks are compared with them.
+    """
 
     some: slice
-    """Which points."""
-    columns: Floats
-    """The points as given, which are evaluated directly."""
-    cloud: Cloud
-    """The points less the origin, which landmarks are compared with, and their K(x, x)."""
+    rows: NDArray[Any]
+    kernel: Kernel
+    origin: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def columns(self) -> Floats:
+        """The points in float64, shape (d, n), which are evaluated directly."""
+        return as_columns(np.asarray(self.rows, dtype=np.float64))
+
+    @cached_property
+    def cloud(self) -> Cloud:
+        """The points less the origin, which landmarks are compared with, and their K(x, x)."""
+        moved = self.columns if self.origin is None else self.columns - self.origin[:, np.newaxis]
+        return Cloud(moved, evaluator_of(self.kernel).diagonal(moved))
 
     def take(self, rest: NDArray[np.int64]) -> Chunk:
         """Return some of these points."""
-        columns = np.ascontiguousarray(self.columns[:, rest])
-        moved = columns if self.columns is self.cloud.columns else np.ascontiguousarray(self.cloud.columns[:, rest])
-        return Chunk(self.some, columns, Cloud(moved, self.cloud.diagonals[rest]))
+        columns = self.__dict__.get("columns")
+        return Chunk(self.some, self.rows[rest] if columns is None else columns[:, rest].T, self.kernel, self.origin)
 
 
-def chunks(kernel: Kernel, columns: Floats, origin: Floats | None = None) -> Iterator[Chunk]:
-    """Yield columns (d, n) in contiguous chunks with their K(x, x), less `origin` if there is one.
-
-    Rows (n, d) are given as `rows.T`; then a chunk at a time is copied, never all of them.
-    """
-    for low in range(0, columns.shape[1], CHUNK):
-        given = as_columns(columns[:, low : low + CHUNK].T)
-        moved = given if origin is None else given - origin[:, np.newaxis]
-        yield Chunk(slice(low, low + given.shape[1]), given, Cloud(moved, evaluator_of(kernel).diagonal(moved)))
+def chunks(kernel: Kernel, rows: NDArray[Any], origin: Floats | None = None) -> Iterator[Chunk]:
+    """Yield rows (n, d) in chunks. Columns (d, n) are given as `columns.T`. A chunk at a time is copied."""
+    n, d = rows.shape
+    size = min(CHUNK, max(TILE, _CHUNK_NUMBERS // d))
+    for low in range(0, n, size):
+        yield Chunk(slice(low, min(low + size, n)), rows[low : low + size], kernel, origin)
 
 
 # --- the ladder -------------------------------------------------------------------------------------------------------
@@ -88,8 +110,11 @@ class Method(Protocol[Out]):
     def by_landmarks(self, landmarks: Landmarks, cloud: Cloud, out: Out, sure: NDArray[np.bool_]) -> float:
         """Fill in results from landmarks, and `sure` where they are proved; return the largest error among those."""
 
-    def directly(self, cloud: Cloud, out: Out) -> None:
-        """Fill in results from all points that the centers are made of."""
+    def directly(self, chunk: Chunk, out: Out) -> tuple[int, float]:
+        """Fill in results from all points that the centers are made of.
+
+        Return how many were proved without evaluating the formula as it is, and the largest error of these.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,17 +164,15 @@ class Ladder(Generic[Out]):
             tried.append(bare if _share_proved(method, bare, cloud) >= share else landmarks)
             works.append(work(tried[-1], d))
             left.append(1.0 - share)
-            if left[-1] < _FEW_LEFT:
+            if left[-1] < _FEW_LEFT or works[-1] > direct:
                 break
         return Ladder(method, tuple(tried[i] for i in cheapest(works, left, direct)))
 
     def run(self, chunk: Chunk, out: Out) -> tuple[int, float]:
-        """Fill in the results of a chunk; return how many were proved by landmarks, and the largest error of these."""
+        """Fill in the results of a chunk; return how many were proved and not evaluated, and their largest error."""
         if not self.levels:
-            # An origin is used with exact programs only, and these do not read K(x, x).
-            self.method.directly(Cloud(chunk.columns, chunk.cloud.diagonals), out)
-            return 0, 0.0
-        sure = np.empty(chunk.columns.shape[1], dtype=np.bool_)
+            return self.method.directly(chunk, out)
+        sure = np.empty(len(chunk), dtype=np.bool_)
         error = self.method.by_landmarks(self.levels[0], chunk.cloud, out, sure)
         rest = np.flatnonzero(~sure)
         if len(rest) == 0:
@@ -309,7 +332,7 @@ def compress(kernel: Kernel, centers: SparseCenters, span: Span) -> Landmarks:
     noise = kernel_noise(kernel, points.shape[1])
     basis, span_rounding = _basis(lower, gram, noise)
     bounds = _bounds(centers, pivots, factors, gram, noise, span_rounding)
-    rounding, norms = _direct_rounding(kernel, centers)
+    rounding, norms = direct_rounding(kernel, centers.points, centers.coefficients, centers.diagonals)
     bounds = bounds._replace(rounding=bounds.rounding + rounding, norms=bounds.norms + norms)
     return Landmarks(points, np.ascontiguousarray(factors), basis, bounds)
 
@@ -374,8 +397,8 @@ def _bounds(
     )
 
 
-def _direct_rounding(kernel: Kernel, centers: SparseCenters) -> tuple[float, float]:
-    """Rounding of a squared distance by its direct evaluation and by c.c: relative to K(x, x), and the rest.
+def direct_rounding(kernel: Kernel, points: Floats, coefficients: Floats, diagonals: Floats) -> tuple[float, float]:
+    """Return the rounding of a squared distance by its direct evaluation and by c.c: relative to K(x, x), and the rest.
 
     The direct evaluation adds up s terms a_j D(x, s_j) and subtracts the spread of the center. D is at most
     2 (K(x, x) + K(s, s)) and rounded like K if it has a closed form; else it is a difference of kernel values, with
@@ -383,12 +406,12 @@ def _direct_rounding(kernel: Kernel, centers: SparseCenters) -> tuple[float, flo
     each center errs by at most `each` (|a| K(x, x) + 3 |a| sum_j |a_j| K(s_j, s_j)). The spread has no part in the
     evaluation by landmarks, c.c has none in the direct one: the rounding of c.c counts in full.
     """
-    s, d = centers.points.shape
+    s, d = points.shape
     noise = kernel_noise(kernel, d)
-    sizes = np.abs(centers.coefficients)
+    sizes = np.abs(coefficients)
     total = float(sizes.sum(axis=1).max())
-    off = float(np.abs(centers.coefficients.sum(axis=1) - 1.0).max())
+    off = float(np.abs(coefficients.sum(axis=1) - 1.0).max())
     each = 2.0 * noise + 2.0 * (s + 8) * _UNIT + off + (0.0 if evaluator_of(kernel).distances.squared else NOISE)
-    reach = float((sizes @ np.sqrt(centers.diagonals)).max())
-    norms = 3.0 * each * total * float((sizes @ centers.diagonals).max())
+    reach = float((sizes @ np.sqrt(diagonals)).max())
+    norms = 3.0 * each * total * float((sizes @ diagonals).max())
     return each * total, norms + (noise + 2.0 * (s + 8) * _UNIT) * reach**2

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from kernelcoreset.checks import Floats, check_count, check_points, check_same_dimension, check_weights
+from kernelcoreset.checks import Floats, check_count, check_rows, check_same_dimension, check_weights
 from kernelcoreset.clustering.problem import Solution
 from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.coreset import Coreset
@@ -104,7 +104,7 @@ class KernelKMeansModel(KeptAsFolder):
 
     def predict(self, points: ArrayLike) -> NDArray[np.int32]:
         """Return the cluster of every point, shape (n,)."""
-        return self.centers.label(points).labels
+        return self.centers.predict(points)
 
     def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
         """Return cluster, distance and, if `margins`, the margin to the second nearest center of every point."""
@@ -116,12 +116,12 @@ class KernelKMeansModel(KeptAsFolder):
 
     def cost(self, points: ArrayLike, weights: ArrayLike | None = None) -> float:
         """Return sum_x w_x min_c dist(x, c)^z over the given points, to about 9 digits."""
-        points = check_points(points)
+        points = check_rows(points)
         weights = check_weights(weights, len(points))
         check_same_dimension("points", points.shape[1], self.coreset.points.shape[1], "the centers")
         # A root or power of a distance that is nearly 0 needs more digits than landmarks give.
         accuracy = _COST_ACCURACY if self.z == 2.0 else 0.0
-        distances = self.centers.label_columns(points.T, accuracy=accuracy).distances
+        distances = self.centers.label_rows(points, accuracy=accuracy).distances
         with np.errstate(over="ignore"):
             cost = float(weights @ distances**self.z)
         if not np.isfinite(cost):

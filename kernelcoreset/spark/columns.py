@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ FEATURE, WEIGHT, ID = "__kc_feature", "__kc_weight", "__kc_id"
 _EXACT = 2.0**53  # every whole number up to this one is a float64
 _ROUNDED = "a whole number beyond 2^53 that float64 rounds"
 _DIMENSION_ROWS = 1_000  # rows that are read to find the length of an array column
+_SHORT_TYPES = (pa.float32(), pa.uint8(), pa.int8(), pa.uint16(), pa.int16(), pa.int32())
 SETTINGS = ("features", "weight_col", "id_col")
 """What messages call the settings that name the columns, unless the caller says otherwise."""
 
@@ -155,13 +157,19 @@ class BatchReader:
         self.bad = BadRows()
 
     def read(self, arrays: Sequence[pa.Array]) -> tuple[Floats, Floats | None, NDArray[np.bool_] | None]:
-        """Return columns (d, n), weights or None, and the mask of good rows (None if all are good).
+        """Return columns (d, n) in float64, weights or None, and the mask of good rows (None if all are good).
 
         Bad rows stay in place, with zeros for coordinates and weight, so that positions still match the batch.
         """
+        rows, weights, good = self.read_rows(arrays)
+        # A copy of an array's rows: the memory of Arrow is read-only.
+        return np.require(rows.T, dtype=np.float64, requirements=["C", "W"]), weights, good
+
+    def read_rows(self, arrays: Sequence[pa.Array]) -> tuple[NDArray[Any], Floats | None, NDArray[np.bool_] | None]:
+        """Return `read` as rows (n, d). Those of an array column keep their type and are not copied if all are good."""
         layout, n = self.layout, len(arrays[0])
         bad = np.zeros(n, dtype=bool)
-        columns = self._from_array(arrays[0], bad) if layout.is_array else self._from_columns(arrays, n, bad)
+        rows = self._from_array(arrays[0], bad) if layout.is_array else self._from_columns(arrays, n, bad).T
         weights = None
         if layout.weight_col is not None:
             weights = _to_floats(arrays[layout.width], exact=False)
@@ -170,12 +178,14 @@ class BatchReader:
                 self.bad.add(layout.weight_col, wrong)
                 bad |= wrong
         if not bad.any():
-            return columns, weights, None
+            return rows, weights, None
         self.bad.rows += int(bad.sum())
-        columns[:, bad] = 0.0
+        if not rows.flags.writeable:
+            rows = rows.copy()
+        rows[bad] = 0
         if weights is not None:
             weights = np.where(bad, 0.0, weights)
-        return columns, weights, ~bad
+        return rows, weights, ~bad
 
     def _from_columns(self, arrays: Sequence[pa.Array], n: int, bad: NDArray[np.bool_]) -> Floats:
         columns = np.empty((self.layout.width, n))
@@ -187,24 +197,23 @@ class BatchReader:
                 bad |= wrong
         return columns
 
-    def _from_array(self, array: pa.Array, bad: NDArray[np.bool_]) -> Floats:
+    def _from_array(self, array: pa.Array, bad: NDArray[np.bool_]) -> NDArray[Any]:
         name = self.layout.features[0]
         lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
         missing = array.is_null().to_numpy(zero_copy_only=False)
         d = self.layout.dimension or 1  # None only if all rows are null or empty, so bad
         wrong = missing | (lengths != d)
         if not wrong.any():
-            rows = _to_floats(array.flatten()).reshape(len(array), d)
+            rows = _to_numbers(array.flatten()).reshape(len(array), d)
         else:
             rows = np.full((len(array), d), np.nan)
             kept = array.filter(pa.array(~wrong)).flatten()
-            rows[~wrong] = _to_floats(kept).reshape(-1, d)
-        columns = np.array(rows.T, order="C")  # a copy: the memory of Arrow is read-only
-        if not _has_finite_sum(columns):
-            wrong |= ~np.isfinite(columns).all(axis=0)
+            rows[~wrong] = _to_numbers(kept).reshape(-1, d)
+        if not _has_finite_sum(rows):
+            wrong |= ~np.isfinite(rows).all(axis=1)
         self.bad.add(name, wrong)
         bad |= wrong
-        return columns
+        return rows
 
 
 def why_bad(frame: DataFrame, layout: Layout) -> Column:
@@ -270,7 +279,14 @@ def _to_floats(array: pa.Array, *, exact: bool = True) -> Floats:
     return result
 
 
-def _has_finite_sum(values: Floats) -> bool:
+def _to_numbers(array: pa.Array) -> NDArray[Any]:
+    """A numeric Arrow array in its own type if that is short and no value is missing, else as float64."""
+    if array.null_count == 0 and array.type in _SHORT_TYPES:
+        return np.asarray(array.to_numpy())
+    return _to_floats(array)
+
+
+def _has_finite_sum(values: NDArray[Any]) -> bool:
     """Whether the sum is finite. Then all terms are; otherwise each has to be checked."""
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()))

@@ -169,7 +169,7 @@ def _label_batches(
     dropped: pa.RecordBatch | None = None
     for batch in batches:
         arrays = [batch.column(batch.schema.get_field_index(name)) for name in layout.columns]
-        columns, weights, good = reader.read(arrays)
+        rows, weights, good = reader.read_rows(arrays)
         if good is not None:
             if not settings.drop_bad_rows:
                 total = tally.rows + batch.num_rows
@@ -179,12 +179,13 @@ def _label_batches(
             if not good.any():
                 continue
             batch = batch.filter(pa.array(good))
-            columns, weights = columns[:, good], None if weights is None else weights[good]
+            rows, weights = rows[good], None if weights is None else weights[good]
         if settings.degrees is not None:
-            columns, weights = settings.degrees.lift(columns, weights)
-        found = settings.centers.label_columns(columns, margins=settings.margin_col is not None)
+            lifted, weights = settings.degrees.lift(rows.T, weights)
+            rows = lifted.T
+        found = settings.centers.label_rows(rows, margins=settings.margin_col is not None)
         if settings.tally:
-            tally.add(columns, weights, found.labels, found.distances**settings.z)
+            tally.add(rows.T, weights, found.labels, found.distances**settings.z)
         if held is not None:
             yield held
         held = _with_columns(batch, found, settings)

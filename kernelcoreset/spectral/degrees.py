@@ -24,7 +24,7 @@ from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes, tiles
 from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks, Rows
-from kernelcoreset.labelling.landmarks import Ladder, SparseCenters, chunks, direct_work, is_semidefinite
+from kernelcoreset.labelling.landmarks import Chunk, Ladder, SparseCenters, chunks, direct_work, is_semidefinite
 
 DEGREE_SAMPLE = 1_000
 """Default number of points that degrees are estimated from."""
@@ -163,7 +163,7 @@ class Degrees:
 
     def _of(self, columns: Floats) -> Floats:
         degrees = np.empty(columns.shape[1])
-        for chunk in chunks(self.kernel, columns):
+        for chunk in chunks(self.kernel, columns.T):
             own = degrees[chunk.some]
             self.ladder.run(chunk, (own,))
             np.maximum(own, chunk.cloud.diagonals / self.total, out=own)
@@ -251,8 +251,10 @@ class _Mean:
         passes.sum_by_landmarks(evaluator_of(self.kernel).values, cloud, landmarks, ACCURACY, out[0], sure)
         return ACCURACY
 
-    def directly(self, cloud: Cloud, out: tuple[Floats]) -> None:
-        passes.sum_directly(evaluator_of(self.kernel).values, cloud, self.combinations, False, out[0][np.newaxis])
+    def directly(self, chunk: Chunk, out: tuple[Floats]) -> tuple[int, float]:
+        program = evaluator_of(self.kernel).values
+        passes.sum_directly(program, chunk.cloud, self.combinations, False, out[0][np.newaxis])
+        return 0, 0.0
 
 
 def is_never_negative(kernel: Kernel) -> bool:

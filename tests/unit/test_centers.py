@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from kernelcoreset import DataError, Gaussian, KernelError, Linear, Polynomial, SettingError, UserKernel
-from kernelcoreset.kernels.loops.passes import Cloud
 from kernelcoreset.labelling import centers as centers_module
 from kernelcoreset.labelling import landmarks as landmarks_module
 from kernelcoreset.labelling.centers import ACCURACY, Centers
@@ -111,7 +110,7 @@ def test_a_result_does_not_depend_on_the_other_points(monkeypatch):
     for module in (centers_module, landmarks_module):
         monkeypatch.setattr(module, "CHUNK", 700)
     columns = np.ascontiguousarray(points.T)
-    for other in (centers.label(points, margins=True), centers.label_columns(columns, margins=True)):
+    for other in (centers.label(points, margins=True), centers.label_rows(columns.T, margins=True)):
         np.testing.assert_array_equal(other.labels, whole.labels)
         np.testing.assert_allclose(other.distances, whole.distances, rtol=1e-12)
         np.testing.assert_allclose(other.margins, whole.margins, rtol=1e-9)
@@ -119,7 +118,7 @@ def test_a_result_does_not_depend_on_the_other_points(monkeypatch):
 
 
 def test_no_columns_no_labels():
-    found = centers_of(Linear()).label_columns(np.empty((2, 0)), margins=True)
+    found = centers_of(Linear()).label_rows(np.empty((0, 2)), margins=True)
     assert (len(found.labels), len(found.distances), len(found.margins), found.certified) == (0, 0, 0, 0.0)
 
 
@@ -227,14 +226,14 @@ class NumbersUpTo:
         out[0][:] = 10.0 * cloud.columns[0] + level
         return 0.1 * level
 
-    def directly(self, cloud, out):
-        self.seen.append(("directly", cloud.columns[0].tolist()))
-        out[0][:] = -cloud.columns[0]
+    def directly(self, chunk, out):
+        self.seen.append(("directly", chunk.columns[0].tolist()))
+        out[0][:] = -chunk.columns[0]
+        return 0, 0.0
 
 
 def chunk_of(numbers):
-    columns = np.array([numbers])
-    return Chunk(slice(0, len(numbers)), columns, Cloud(columns, np.zeros(len(numbers))))
+    return Chunk(slice(0, len(numbers)), np.array([numbers]).T, Linear())
 
 
 def test_a_ladder_passes_on_only_the_points_without_a_proof():

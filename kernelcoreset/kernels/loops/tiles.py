@@ -26,7 +26,7 @@ from kernelcoreset.kernels.program import (
 
 TILE = 1024
 
-# `contract` allows fused multiply-add. Other relaxations would break the range reduction of `_expm1_of_minus`.
+# `contract` allows fused multiply-add. Other relaxations would break the range reduction of `expm1_of_minus`.
 FAST = {"contract"}
 # A sum may also be reordered: without that it cannot be vectorised.
 FAST_SUM = {"contract", "reassoc"}
@@ -39,7 +39,7 @@ _FARTHEST = 708.0  # exp(-708) is about the smallest normal number; smaller kern
 
 
 @compiled(fastmath=FAST, inline="always")
-def _expm1_of_minus(t: float) -> float:
+def expm1_of_minus(t: float) -> float:
     """exp(-t) - 1 for t >= 0, accurate to the last bits also near zero. Unlike the C library's, it vectorises."""
     x = -min(t, _FARTHEST)
     k = (x * _LOG2E + _ROUND) - _ROUND
@@ -146,10 +146,10 @@ def _decay(out: Floats, m: int, rate: float, squared: bool) -> None:
     """exp(-rate t), or the squared distance 2 - 2 exp(-rate t), computed without cancellation for small t."""
     if squared:
         for i in range(m):
-            out[i] = -2.0 * _expm1_of_minus(out[i] * rate)
+            out[i] = -2.0 * expm1_of_minus(out[i] * rate)
     else:
         for i in range(m):
-            out[i] = 1.0 + _expm1_of_minus(out[i] * rate)
+            out[i] = 1.0 + expm1_of_minus(out[i] * rate)
 
 
 @compiled(fastmath=FAST)
@@ -164,7 +164,7 @@ def _matern(out: Floats, m: int, rate: float, cubic: float) -> None:
     for i in range(m):
         a = min(out[i] * rate, _FARTHEST)
         factor = 1.0 + a + cubic * (a * a)
-        out[i] = factor * (1.0 + _expm1_of_minus(a))
+        out[i] = factor * (1.0 + expm1_of_minus(a))
 
 
 @compiled(fastmath=FAST)
