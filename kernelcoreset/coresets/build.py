@@ -71,7 +71,8 @@ def build_coreset(
 
     Notes
     -----
-    Takes O(n k) kernel evaluations, and O(n) memory in addition to the input.
+    Takes O(n k) kernel evaluations for small k and O(n sqrt(k)) for large k (`draw="ordered"`), and O(n) memory in
+    addition to the input.
 
     Examples
     --------

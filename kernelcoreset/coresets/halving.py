@@ -13,6 +13,8 @@ Indices = NDArray[np.int64]
 
 _LANDMARKS = 64
 _CENTER_SETS = 256
+_GROUPS_PER_SET = 64
+_ROWS = 1024  # points compared at once: bounds the memory
 _MOST_SWEEPS = 10
 
 
@@ -51,22 +53,37 @@ def _sampled_costs(recipe: Recipe, points: Floats, weights: Floats, generator: n
     """Each point's share of the cost of random center sets: shape (m, sets). Every column sums to 1, or to 0.
 
     The sets are drawn from a few landmarks, evenly spaced along the order, so m * landmarks kernel values are enough.
+    If a set has many centers, it is drawn by random groups of landmarks, so that the number of centers hardly matters.
     """
-    count = max(_LANDMARKS, 4 * recipe.k)
-    landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)]
-    distances = recipe.kernel.squared_distances(points, landmarks)
+    size = max(1, recipe.k // _GROUPS_PER_SET)
+    groups = max(_LANDMARKS, -(-4 * recipe.k // size))
+    distances = _group_distances(recipe, points, groups, size, generator)
     if recipe.z != 2.0:
         distances **= 0.5 * recipe.z
     costs = np.empty((len(points), _CENTER_SETS))
-    _set_costs(distances, weights, generator.integers(count, size=(_CENTER_SETS, recipe.k)), costs)
+    _set_costs(distances, weights, generator.integers(groups, size=(_CENTER_SETS, recipe.k // size)), costs)
     totals = costs.sum(axis=0)
     costs *= np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > np.finfo(np.float64).tiny)
     return costs
 
 
+def _group_distances(recipe: Recipe, points: Floats, groups: int, size: int, generator: np.random.Generator) -> Floats:
+    """Squared distance of every point to the nearest landmark of each group of `size` landmarks: shape (m, groups)."""
+    count = groups * size
+    landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)]
+    if size == 1:
+        return recipe.kernel.squared_distances(points, landmarks)
+    landmarks = generator.permutation(landmarks)
+    distances = np.empty((len(points), groups))
+    for low in range(0, len(points), _ROWS):
+        block = recipe.kernel.squared_distances(points[low : low + _ROWS], landmarks)
+        block.reshape(len(block), size, groups).min(axis=1, out=distances[low : low + _ROWS])
+    return distances
+
+
 @compiled()
 def _set_costs(distances: Floats, weights: Floats, sets: Indices, out: Floats) -> None:
-    """out[i, s] = w_i times the smallest distance of point i to the landmarks of set s."""
+    """out[i, s] = w_i times the smallest distance of point i to the groups of set s."""
     for i in range(out.shape[0]):
         for s in range(out.shape[1]):
             best = distances[i, sets[s, 0]]

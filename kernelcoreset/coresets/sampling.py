@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, scaled_weights
+from kernelcoreset.coresets.cells import seed_cells
 from kernelcoreset.coresets.halving import halve
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import Seeding, seed_pivots
@@ -29,7 +30,9 @@ _PIVOTS_PER_CLUSTER = 4
 _SHARES = (0.1, 0.6, 0.3)
 _BUCKETS_PER_CELL = 256
 _MOST_BUCKETS = 65_536
-_LIMITS_FROM = 8_192  # points whose keys set the limits between buckets
+# Points whose keys set the limits between buckets: so many, or so many per cell if that is more.
+_LIMITS_FROM = 8_192
+_LIMITS_PER_CELL = 64
 _SEARCHED_TOGETHER = 256
 _MOST_BALANCED = 32_768  # largest number of draws to halve: bounds the memory and the time of halving
 
@@ -143,11 +146,11 @@ def _draw_along_order(
 ) -> tuple[Indices, Floats]:
     """Draw `size` points evenly spaced along an order, and return them in that order. One uniform number decides all.
 
-    The order goes through the cells of 4k pivots, and inside a cell by the distance to the pivot that was drawn next.
+    The order goes through the cells of 4k pivots, and inside a cell by the distance to the pivot that follows.
     It is represented by a few thousand buckets, so nothing is sorted.
     """
     count = _PIVOTS_PER_CLUSTER * recipe.k
-    seeding = seed_pivots(recipe.kernel, cloud, weights, count, recipe.z, generator, batched=True)
+    seeding = seed_cells(recipe.kernel, cloud, weights, count, recipe.z, generator)
     probabilities = sensitivities(seeding, weights, *_SHARES)
     limits = _bucket_limits(seeding)
     _place_in_order(seeding.nearest, seeding.onward, limits)
@@ -161,7 +164,7 @@ def _bucket_limits(seeding: Seeding) -> Floats:
     buckets = _BUCKETS_PER_CELL
     while buckets > 2 and cells * buckets > _MOST_BUCKETS:
         buckets //= 2
-    stride = -(-len(seeding.nearest) // _LIMITS_FROM)
+    stride = -(-len(seeding.nearest) // max(_LIMITS_FROM, _LIMITS_PER_CELL * cells))
     nearest, keys = seeding.nearest[::stride], seeding.onward[::stride]
     by_cell = np.lexsort((keys, nearest))
     keys, ends = keys[by_cell], np.searchsorted(nearest[by_cell], np.arange(cells + 1))
