@@ -43,7 +43,7 @@ def halve(recipe: Recipe, points: Floats, weights: Floats, halvings: int, genera
     costs = _sampled_costs(recipe, points, weights, generator)
     kept = np.arange(len(points))
     for _ in range(halvings):
-        kept = _keep_one_of_each_pair(kept, costs, generator.random(len(kept) // 2), _MOST_SWEEPS)
+        kept = _keep_one_of_each_pair(kept, costs, generator.random(len(kept) // 2))
     return kept
 
 
@@ -89,22 +89,35 @@ def _add_multiple(a: Floats, factor: float, b: Floats) -> None:
         a[j] += factor * b[j]
 
 
+def _keep_one_of_each_pair(kept: Indices, costs: Floats, coins: Floats) -> Indices:
+    """Choose signs that make the sum over pairs (a, b) of sign * (costs[a] - costs[b]) small; keep a for +, b for -."""
+    pairs = len(kept) // 2
+    differences = costs[kept[0::2]] - costs[kept[1::2]]
+    norms, signs = np.empty(pairs), np.empty(pairs)
+    _squared_norms(differences, norms)
+    _choose_signs(differences, norms, np.argsort(-norms, kind="stable"), coins, _MOST_SWEEPS, signs)
+    return np.where(signs > 0.0, kept[0::2], kept[1::2])
+
+
 @compiled()
-def _keep_one_of_each_pair(kept: Indices, costs: Floats, coins: Floats, most_sweeps: int) -> Indices:
-    """Choose signs that make the sum over pairs (a, b) of sign * (costs[a] - costs[b]) small; keep a for +, b for -.
+def _squared_norms(rows: Floats, out: Floats) -> None:
+    for i in range(len(out)):
+        out[i] = _dot(rows[i], rows[i])
+
+
+@compiled()
+def _choose_signs(
+    differences: Floats, norms: Floats, order: Indices, coins: Floats, most_sweeps: int, signs: Floats
+) -> None:
+    """Choose signs that make the sum of sign * difference small.
 
     Greedy, starting with the largest difference; then single signs are turned as long as that helps. A coin decides
     only if the sum so far favours neither sign, as for the first pair.
     """
-    pairs = len(kept) // 2
-    differences = np.empty((pairs, costs.shape[1]))
-    norms = np.empty(pairs)
-    for i in range(pairs):
-        differences[i] = costs[kept[2 * i]] - costs[kept[2 * i + 1]]
-        norms[i] = _dot(differences[i], differences[i])
-    signs = np.empty(pairs)
-    total = np.zeros(costs.shape[1])
-    for i in np.argsort(-norms):
+    pairs = len(order)
+    total = np.zeros(differences.shape[1])
+    for place in range(pairs):
+        i = order[place]
         lean = _dot(total, differences[i])
         signs[i] = 1.0 if (lean < 0.0 or (lean == 0.0 and coins[i] < 0.5)) else -1.0
         _add_multiple(total, signs[i], differences[i])
@@ -119,7 +132,3 @@ def _keep_one_of_each_pair(kept: Indices, costs: Floats, coins: Floats, most_swe
                 turned += 1
         if turned == 0:
             break
-    chosen = np.empty(pairs, dtype=np.int64)
-    for i in range(pairs):
-        chosen[i] = kept[2 * i] if signs[i] > 0.0 else kept[2 * i + 1]
-    return chosen

@@ -150,7 +150,7 @@ def _draw_along_order(
     seeding = seed_pivots(recipe.kernel, cloud, weights, count, recipe.z, generator, batched=True)
     probabilities = sensitivities(seeding, weights, *_SHARES)
     limits = _bucket_limits(seeding)
-    _place_in_order(seeding.nearest, seeding.onward, limits)
+    _place_in_order(seeding.nearest, seeding.onward, limits.ravel(), limits.shape[1])
     picks = pick_evenly(probabilities, seeding.nearest, limits.size, size, generator.random())
     return picks, weights[picks] / (probabilities[picks] * size)
 
@@ -174,13 +174,11 @@ def _bucket_limits(seeding: Seeding) -> Floats:
 
 
 @compiled()
-def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats) -> None:
+def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats, buckets: int) -> None:
     """Replace the cell c of every point by its place in the order, c * buckets + bucket.
 
     Odd cells number their buckets backwards, so that the end of one cell is next to the similar end of the next.
     """
-    buckets = limits.shape[1]
-    flat = limits.ravel()
     places = np.empty(_SEARCHED_TOGETHER, dtype=np.uint32)
     for low in range(0, len(nearest), _SEARCHED_TOGETHER):
         cells = nearest[low : low + _SEARCHED_TOGETHER]
@@ -191,7 +189,7 @@ def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats) ->
         while step > 0:  # binary search for many points at once, without a branch, so that it vectorises
             for i in range(len(cells)):
                 further = places[i] + step
-                places[i] = further if flat[further] <= chunk_keys[i] else places[i]
+                places[i] = further if limits[further] <= chunk_keys[i] else places[i]
             step >>= np.uint32(1)
         for i in range(len(cells)):
             forward = np.int64(places[i])
@@ -205,22 +203,21 @@ def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int,
     Two passes in the order of the rows: the first sums p per place, the second keeps a running sum per place.
     """
     running = np.zeros(n_places)
-    last_of = np.full(n_places, -1)
+    last_of = np.zeros(n_places, dtype=np.int64)  # 1 + point, 0 for none; `picks` too
     for i in range(len(places)):
         running[places[i]] += probabilities[i]
         if probabilities[i] > 0.0:
-            last_of[places[i]] = i
-    total = running.sum()
+            last_of[places[i]] = i + 1
     start = 0.0
-    last = -1
+    last = 0
     for place in range(n_places):
         mass = running[place]
         running[place] = start
         start += mass
-        if last_of[place] >= 0:
+        if last_of[place] > 0:
             last = last_of[place]
-    picks = np.full(size, -1, dtype=np.int64)
-    scale = size / total
+    picks = np.zeros(size, dtype=np.int64)
+    scale = size / start
     for i in range(len(places)):
         if probabilities[i] > 0.0:
             before = running[places[i]]
@@ -229,11 +226,9 @@ def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int,
             first = int(np.ceil(before * scale - offset))
             beyond = int(np.ceil(after * scale - offset))
             for j in range(max(first, 0), min(beyond, size)):
-                picks[j] = i
+                picks[j] = i + 1
     # Rounding may hide a crossing between two places: then the next pick is used, or at the end the last point.
     for j in range(size - 1, -1, -1):
-        if picks[j] < 0:
-            picks[j] = last
-        else:
-            last = picks[j]
+        last = picks[j] if picks[j] > 0 else last
+        picks[j] = last - 1
     return picks

@@ -14,6 +14,7 @@ from kernelcoreset.checks import Floats
 from kernelcoreset.errors import KernelError
 from kernelcoreset.kernels import program as operations
 from kernelcoreset.kernels.loops import passes
+from kernelcoreset.kernels.loops.interpreter import run_address
 from kernelcoreset.kernels.loops.passes import Cloud, Rows
 from kernelcoreset.kernels.loops.tiles import finish_distances
 from kernelcoreset.kernels.program import Program, ProgramBuilder
@@ -48,8 +49,8 @@ class Evaluator:
         builder = ProgramBuilder()
         kernel.emit(builder)
         self.kernel = kernel
-        self.values: Program = builder.program(False)
-        self.distances: Program = builder.program(kernel.exact)
+        self.values: Program = builder.program(False, run_address())
+        self.distances: Program = builder.program(kernel.exact, run_address())
         self.is_user = bool(builder.functions)
         codes = {code for code, _ in builder.operations}
         self.moves = kernel.exact and operations.LINEAR in codes

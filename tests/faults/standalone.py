@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,11 +12,9 @@ from pathlib import Path
 
 import pyspark
 
-from kernelcoreset.kernels.jit import folder_of
-
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
-_PATIENCE = 900  # seconds; a step takes a few, but every executor compiles, and the machine may be busy
+_PATIENCE = 900  # seconds; a step takes a few, but the machine may be busy
 
 
 def wait_until(found, what, job=None):
@@ -40,10 +37,10 @@ class Cluster:
         self.python = python
         self.port, self.page = free_ports(2)
         self.address = f"spark://{HOST}:{self.port}"
+        self.machine_code = folder / "machine code"
         self._processes = []
 
     def __enter__(self):
-        self._lend_machine_code()
         try:
             self._start("master", f"--host {HOST} --port {self.port} --webui-port {self.page}")
             wait_until(lambda: self._state() is not None, "the master")
@@ -72,25 +69,8 @@ class Cluster:
         return started
 
     def environment(self, **own):
-        """For all processes of the cluster and its jobs: what they compile is kept in a folder of its own."""
-        return _environment(NUMBA_CACHE_DIR=str(self.folder / "machine code"), **own)
-
-    def _lend_machine_code(self):
-        """Give the shipped package what numba has compiled of its sources: three processes would do it again."""
-        submit = [ROOT / "spark-submit.sh", "--master", self.address]
-        for option in ("--version", "--print"):  # the first packs the package, the second names it
-            done = subprocess.run(
-                [*submit, option, ROOT / "jobs" / "run.py"],
-                env=_environment(),
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-        (archive,) = re.findall(r"--py-files (\S+)", done.stdout)
-        place = self.folder / "machine code" / folder_of(archive)
-        place.mkdir(parents=True)
-        for kept in (ROOT / "kernelcoreset").rglob("*.nb[ic]"):
-            shutil.copy(kept, place)
+        """For the processes of the cluster: what executors compile is kept in a folder of their own, empty at first."""
+        return _environment(NUMBA_CACHE_DIR=str(self.machine_code), **own)
 
     def _start(self, kind, arguments, name=""):
         spark_home = Path(pyspark.__file__).parent
@@ -123,7 +103,7 @@ class Job:
                     *("--conf", f"spark.ui.port={self._page}"),
                     *(ROOT / "jobs" / job, "--config", config),
                 ],
-                env=cluster.environment(PYSPARK_PYTHON=str(cluster.python)),
+                env=_environment(PYSPARK_PYTHON=str(cluster.python)),
                 cwd=cluster.folder,
                 stdout=output,
                 stderr=subprocess.STDOUT,
