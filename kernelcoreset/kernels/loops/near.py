@@ -9,11 +9,14 @@ makes K much larger than the distances, costs no digits. These are scalar loops:
 from __future__ import annotations
 
 import math
+from functools import cache
+from typing import Any
 
+import numba
 import numpy as np
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import address_of, calling, compiled
 from kernelcoreset.kernels.program import (
     ADD,
     COSINE,
@@ -191,3 +194,19 @@ def correct_near(
                 tile[i] = 0.0
         elif tile[i] <= NEAR * norms:
             tile[i] = pair_distance(program, columns, low + i, y, work)
+
+
+_typeof: Any = numba.typeof
+_SIGNATURE = (
+    _typeof(Program(np.zeros((1, 2), dtype=np.int64), np.zeros(1), False, 1, 0, 0, 0)),
+    *(_typeof(value) for value in (np.zeros((1, 1)), 0, np.zeros(1), np.zeros(1), 0.0, np.zeros(1))),
+)
+
+call_correct_near: Any = calling(*_SIGNATURE)
+"""call_correct_near(program.near, (program, ...)) in compiled code is `correct_near(program, ...)`."""
+
+
+@cache
+def near_address() -> int:
+    """Return the address of `correct_near`, compiled on the first call."""
+    return address_of(correct_near, _SIGNATURE)
