@@ -18,6 +18,7 @@ from benchmarks import datasets, tables
 from kernelcoreset import Gaussian, Kernel, Polynomial, build_coreset
 from kernelcoreset.clustering.solve import solve
 from kernelcoreset.labelling.centers import ACCURACY, LABELS_ONLY, Centers
+from kernelcoreset.labelling.monomials import ByMonomials
 
 K, SIZE = 5, 1000
 SLICE = 100_000
@@ -36,6 +37,15 @@ def timed(function, *arguments, **options):
 def fresh_centers(points: np.ndarray, kernel: Kernel) -> Centers:
     coreset = build_coreset(points, k=K, kernel=kernel, size=SIZE, seed=0)
     return Centers(coreset.points, solve(coreset, K, kernel, seed=0).coefficients, kernel)
+
+
+def rungs(centers: Centers, accuracy: float) -> str:
+    """Return how labels are found: numbers of landmarks, or of monomials, or by products of which precision."""
+    ladder = centers.ladder(accuracy)
+    found = [str(len(level.points)) for level in ladder.levels]
+    for level in ladder.method.levels:
+        found.append("written out" if isinstance(level, ByMonomials) else f"{level.frame.dtype} products")
+    return " + ".join(found) or "none"
 
 
 def measure(name: str, points: np.ndarray, kernel: Kernel, required: str) -> list[object]:
@@ -61,10 +71,7 @@ def measure(name: str, points: np.ndarray, kernel: Kernel, required: str) -> lis
         bound = max(bound, found.distance_error)
     n = len(points)
     faster = seconds[0] / seconds
-    landmarks = [
-        " + ".join(str(len(level.points)) for level in centers.ladder(accuracy).levels) or "none"
-        for accuracy in (ACCURACY, LABELS_ONLY)
-    ]
+    landmarks = [rungs(centers, accuracy) for accuracy in (ACCURACY, LABELS_ONLY)]
     print(name, kernel, f"{faster[1]:.1f}x", f"{faster[2]:.1f}x", different, flush=True)
     return [
         name, points.shape[1], f"{n:,}", f"`{kernel!r}`", len(centers.points), landmarks[0], f"{certified / n:.4%}",

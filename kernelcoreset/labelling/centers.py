@@ -30,8 +30,11 @@ from kernelcoreset.labelling.landmarks import (
     direct_rounding,
     direct_work,
 )
+from kernelcoreset.labelling.monomials import ByMonomials, by_monomials
 from kernelcoreset.labelling.products import ByProducts, ManyCenters, by_sums, by_vectors
 
+Level = ByProducts | ByMonomials
+"""A rung after the landmarks."""
 ACCURACY = 1e-3
 """Largest error of a squared distance by default, relative to itself plus the typical one; see `Centers.label`."""
 LABELS_ONLY = 1e30
@@ -268,21 +271,23 @@ class Centers:
         if accuracy not in self._ladders:
             largest = float(self.many.diagonals.max())
             worthwhile = accuracy > 0.0 and 1.0 / _LADDER_RANGE < largest < _LADDER_RANGE
-            levels, direct = self._product_levels(accuracy) if worthwhile else ((), 0.0)
+            levels, direct = self._levels(accuracy) if worthwhile else ((), 0.0)
             method = _TwoNearest(self, accuracy, levels)
-            by_landmarks = worthwhile and not (levels and self.points.shape[1] > _MOST_COLUMNS)
+            few_left = any(isinstance(level, ByMonomials) for level in levels)
+            by_landmarks = worthwhile and not (levels and (few_left or self.points.shape[1] > _MOST_COLUMNS))
             self._ladders[accuracy] = (
                 Ladder.choose(self.kernel, self.sparse, method, direct) if by_landmarks else Ladder(method)
             )
         return self._ladders[accuracy]
 
-    def _product_levels(self, accuracy: float) -> tuple[tuple[ByProducts, ...], float]:
-        """The levels of matrix products that pay, tried on the coreset points, and the work per point with them."""
+    def _levels(self, accuracy: float) -> tuple[tuple[Level, ...], float]:
+        """The levels after landmarks that pay, tried on the coreset points, and the work per point with them."""
         direct = direct_work(self._combinations, len(self))
         if not products_pay(self.kernel, self.points.shape[1]):
-            return (), direct
+            written = by_monomials(self.many, accuracy)
+            return ((), direct) if written is None else ((written,), written.work)
         sample = self.many.points[:: -(-len(self.many.points) // _PRODUCT_TRIAL)]
-        levels, works, left = list[ByProducts](), list[float](), list[float]()
+        levels, works, left = list[Level](), list[float](), list[float]()
         precisions: tuple[Precision, ...] = ("float32", "float64")
         for precision in precisions:
             level = by_vectors(self.many, precision, accuracy) or by_sums(self.many, precision, accuracy)
@@ -396,7 +401,7 @@ class _TwoNearest:
 
     centers: Centers
     accuracy: float
-    levels: tuple[ByProducts, ...]
+    levels: tuple[Level, ...]
 
     def new(self, n: int) -> Nearest:
         return new_nearest(n)
