@@ -100,7 +100,7 @@ def tail_factor(failure: float, groups: int = IN_FEW_DIMENSIONS.groups) -> float
     Examples
     --------
     >>> round(tail_factor(0.01), 2)
-    9.89
+    9.9
     """
     return math.sqrt(2.0 * (groups * math.log(2.0) + math.log(1.0 / failure)))
 
