@@ -29,7 +29,9 @@ def test_what_is_there(tmp_path):
         assert one.keys() == ["a", "b"]
         assert one.path == str(tmp_path / "store")
         assert one.state == {}
-        assert one.info("b") == {"rows": 100, "points": 40, "weight": pytest.approx(200, rel=0.2), "tag": None}
+        points = len(one.leaf("b"))  # a point that is drawn twice is kept once
+        assert 30 < points <= 40
+        assert one.info("b") == {"rows": 100, "points": points, "weight": pytest.approx(200, rel=0.2), "tag": None}
         assert "version 2, 2 keys" in repr(one)
     same(store.result(), again.result())
     assert len(store.leaf("a")) <= 40
