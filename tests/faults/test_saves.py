@@ -22,7 +22,8 @@ def test_killed_at_every_write_the_old_or_the_new_is_there(tmp_path):
     found = json.loads(done.stdout)
     assert len(found) == 6
     assert {name: kind["wrong"] for name, kind in found.items() if kind["wrong"]} == {}
-    assert sum(kind["steps"] for kind in found.values()) > 50
+    # How many writes there are depends on the file system, so only the fewest of each way count.
+    assert all(kind["steps"] >= 5 for kind in found.values()), found
 
 
 class DeadError(Exception):
