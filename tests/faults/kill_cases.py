@@ -335,8 +335,8 @@ def run_at_points(bench: Bench, most: int | None) -> None:
 # --- at moments ------------------------------------------------------------------------------------------------------
 
 
-def strike(bench: Bench, job: str, kind: str, moment: int) -> None:
-    """Kill what is at work in a stage."""
+def strike(bench: Bench, job: str, kind: str, moment: int) -> bool:
+    """Kill what is at work in a stage; return whether the job has so many stages."""
     victims: dict[str, Callable[[], list[int]]] = {
         "Python workers": bench.cluster.python_workers,
         "an executor": bench.executor_at_work,
@@ -350,13 +350,14 @@ def strike(bench: Bench, job: str, kind: str, moment: int) -> None:
     if not _kill_at(bench, process, find, moment):
         code = process.wait(timeout=600)
         print(f"{job} ended with {code} before stage {moment}; not counted", file=sys.stderr, flush=True)
-        return
+        return False
     code = process.wait(timeout=600)
     what = f"{kind} of {job}, stage {moment}"
     if kind != "the driver" and bench.failed_tasks() == before:
         print(f"{what}: killed, but no task failed; not counted", file=sys.stderr, flush=True)
-        return
+        return True
     bench.judge(what, job, folder, code)
+    return True
 
 
 def _kill_at(bench: Bench, process: subprocess.Popen[bytes], find: Callable[[], list[int]], moment: int) -> bool:
@@ -396,11 +397,9 @@ def run(folder: Path, cases: int | None = None) -> Tally:
         stream_at_points(bench, few)
         run_at_points(bench, few)
         for job in ("run", "update", "stream"):
-            for moment in MOMENTS[:few]:
-                strike(bench, job, "Python workers", moment)
-                strike(bench, job, "an executor", moment)
-                if job != "stream":  # a server goes on with the stream of a client that is gone
-                    strike(bench, job, "the driver", moment)
+            # A server goes on with the stream of a client that is gone: that driver ends with Java below.
+            for kind in ("Python workers", "an executor", "the driver")[: 2 if job == "stream" else 3]:
+                all(strike(bench, job, kind, moment) for moment in MOMENTS[:few])
             for moment in MOMENTS[: few or 2]:
                 strike_with_java(bench, job, moment)
         return bench.tally

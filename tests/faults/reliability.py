@@ -15,6 +15,7 @@ import argparse
 import datetime
 import importlib
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -125,4 +126,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that servers which a class has started are stopped
     sys.exit(main())
