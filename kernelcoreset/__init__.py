@@ -9,6 +9,7 @@ from kernelcoreset.clustering.exact import solve_exact
 from kernelcoreset.clustering.problem import Solution
 from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.build import build_coreset, merge_coresets
+from kernelcoreset.coresets.certificate import Certificate
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, empirical_error
 from kernelcoreset.coresets.tree import CoresetTree
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Centers",
+    "Certificate",
     "ChoiceOfK",
     "ConflictError",
     "Coreset",

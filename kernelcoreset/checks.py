@@ -229,7 +229,7 @@ def check_ids(ids: ArrayLike | None, n: int) -> NDArray[Any] | None:
     """Return ids of shape (n,), integers, strings or bytes, or None if there are none."""
     if ids is None:
         return None
-    _refuse_masked(ids, "ids")
+    refuse_masked(ids, "ids")
     array = np.asarray(ids)
     if array.shape != (n,):
         raise DataError(f"`ids` must have shape ({n},), one id per point; got shape {array.shape}.")
@@ -316,7 +316,7 @@ def as_numeric(values: ArrayLike, name: str, *, exact: bool = False) -> Floats:
 
     With `exact`, whole numbers that float64 would round are refused.
     """
-    _refuse_masked(values, name)
+    refuse_masked(values, name)
     try:
         array = np.asarray(values)
     except ValueError as error:  # numpy's message for lists of different lengths
@@ -352,7 +352,7 @@ def refuse_misread(values: Any, name: str) -> None:
     --------
     >>> refuse_misread([1.5, 2**53], "X")  # each is a float64
     """
-    _refuse_masked(values, name)
+    refuse_masked(values, name)
     if hasattr(values, "toarray"):  # a sparse matrix
         return
     try:
@@ -413,7 +413,7 @@ def _refuse_rounded(array: NDArray[Any], rounded: NDArray[np.bool_], name: str) 
         )
 
 
-def _refuse_masked(values: Any, name: str) -> None:
+def refuse_masked(values: Any, name: str) -> None:
     """Raise DataError for masked values: numpy would read what is behind the mask."""
     parts = values if isinstance(values, list | tuple) else [values]
     masked = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if np.ma.isMaskedArray(part))

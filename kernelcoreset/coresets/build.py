@@ -51,9 +51,10 @@ def build_coreset(
         Largest acceptable error, between 0 and 1. The smallest size whose measured error on random and adversarial
         center sets is within it is used. `settings["measured_error"]` is the error that was measured.
     theory : bool
-        With `eps`: use the paper's iterated Algorithm 1 with its worst-case number of draws instead. In practice that
-        number is very large (3e8 for eps = 0.1, k = 5), so the result is nearly always the input itself; see
-        `settings["theory_draws"]` and `settings["theory_note"]`.
+        With `eps`: make the worst-case number of independent draws of the best known theorem instead. For z = 2 that is
+        sensitivity sampling for k-means (17,100 draws for eps = 0.1, k = 5, with the constant taken as 1), for other z
+        the paper's iterated Algorithm 1, which nearly always returns the input itself. `settings["theory_bound"]` says
+        which one, see also `settings["theory_draws"]` and `settings["theory_note"]`.
     z : float
         At least 1; 2 is k-means, 1 is k-median.
     weights : array-like of shape (n,), optional
@@ -71,7 +72,8 @@ def build_coreset(
 
     Notes
     -----
-    Takes O(n k) kernel evaluations, and O(n) memory in addition to the input.
+    Takes O(n k) kernel evaluations for small k and O(n sqrt(k)) for large k (`draw="ordered"`), and O(n) memory in
+    addition to the input.
 
     Examples
     --------

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pyarrow import fs
 
 from kernelcoreset.checks import Floats, check_ids, check_points, check_weights
@@ -22,6 +22,10 @@ from kernelcoreset.files.documents import Fields, parse_json
 from kernelcoreset.files.outputs import why_no_file
 from kernelcoreset.files.paths import open_path
 from kernelcoreset.files.tables import float_column, table_from_bytes, table_to_bytes, vector_column
+
+if TYPE_CHECKING:
+    from kernelcoreset.coresets.certificate import Certificate
+    from kernelcoreset.kernels.kernel import Kernel
 
 _FORMAT_VERSION = 1
 _METADATA_KEY = b"kernelcoreset"
@@ -80,6 +84,68 @@ class Coreset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Coreset, (self.points, self.weights, self.ids, dict(self.settings))
+
+    def certify(
+        self,
+        points: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        k: int | None = None,
+        kernel: Kernel | None = None,
+        n_center_sets: int = 100,
+        most_rows: int | None = None,
+        cost: float | None = None,
+        seed: int = 0,
+    ) -> Certificate:
+        """Return how good this coreset is for points: what was measured, what is proved, and what both mean.
+
+        Parameters
+        ----------
+        points : array-like of shape (n, d)
+            The points that the coreset was built from.
+        weights : array-like of shape (n,), optional
+        k, kernel : optional
+            Those that the coreset was built with by default.
+        n_center_sets : int
+            Random center sets of each kind to measure.
+        most_rows : int, optional
+            Rows to look at; by default as many as take 100 million kernel values. If there are more, a uniform sample
+            is used and the proof has a confidence of 99 %.
+        cost : float, optional
+            Cost of a clustering on all points, such as `inertia_`, to compare with the optimum.
+        seed : int
+
+        Returns
+        -------
+        Certificate
+
+        Notes
+        -----
+        Takes a kernel value per row and coreset point.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelcoreset import Gaussian, build_coreset
+        >>> points = np.random.default_rng(0).normal(size=(3_000, 1))
+        >>> coreset = build_coreset(points, k=2, kernel=Gaussian(sigma=2.0), size=200, seed=0)
+        >>> found = coreset.certify(points)
+        >>> found.measured["largest_error"] < found.proved["error"]
+        True
+        """
+        from kernelcoreset.coresets.certificate import certify  # which needs this class
+
+        return certify(
+            self,
+            points,
+            weights=weights,
+            k=k,
+            kernel=kernel,
+            n_center_sets=n_center_sets,
+            most_rows=most_rows,
+            cost=cost,
+            seed=seed,
+        )
 
     def to_arrow(self) -> pa.Table:
         """Return a table with the columns point, weight and, if there are ids, id. Its metadata holds the settings.

@@ -194,3 +194,30 @@ def draw_center_sets(
             cluster = seeding.nearest[generator.choice(len(points), p=weights / weights.sum())]
             centers[:] = points[generator.choice(np.flatnonzero(seeding.nearest == cluster), size=k)]
     return sets
+
+
+def draw_mixed_center_sets(
+    points: Floats, weights: Floats, k: int, kernel: Kernel, z: float, count: int, seed: int
+) -> tuple[Floats, tuple[str, ...]]:
+    """Return center sets of all kinds, drawn from a coreset, and the kind of each. Assumes validated input.
+
+    "uniform" sets are coreset points drawn by weight, which are distributed like random rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcoreset import Linear
+    >>> sets, kinds = draw_mixed_center_sets(np.arange(9.0)[:, None], np.ones(9), 2, Linear(), 2.0, 5, seed=0)
+    >>> sets.shape, kinds
+    ((5, 2, 1), ('uniform', 'uniform', 'spread', 'spread', 'crowded'))
+    """
+    kinds = tuple(KINDS[i * len(KINDS) // count] for i in range(count))
+    by_weight = np.random.default_rng(seed).choice(len(weights), size=(count, k), p=weights / weights.sum())
+    sets = points[by_weight]
+    for kind in KINDS[1:]:
+        own = np.flatnonzero(np.array(kinds) == kind)
+        if len(own):
+            sets[own] = draw_center_sets(
+                points, k, kernel, kind=kind, n_center_sets=len(own), z=z, weights=weights, seed=seed
+            )
+    return sets, kinds

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,20 +13,47 @@ from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.kernels.jit import compiled
 
 Indices = NDArray[np.int64]
+Singles = NDArray[np.float32]
 
-_LANDMARKS = 64
-_CENTER_SETS = 256
-_MOST_SWEEPS = 10
+_LAST = 4  # halvings that balance sets of k centers; those before, between nearer points, balance single centers
+_AXES = 16  # landmarks whose distances put neighbours together
+_KICKS = 32
+_KICKED = 3
+_TILE = 512
+_GROUPS_PER_SET = 64  # sets of more centers than this are unions of random groups of landmarks
+_ROWS = 1024  # points compared at once with groups of landmarks: bounds the memory
 
 
-def halve(recipe: Recipe, points: Floats, weights: Floats, halvings: int, generator: np.random.Generator) -> Indices:
+class Effort(NamedTuple):
+    """How much is balanced."""
+
+    landmarks: int
+    """Points from which centers are drawn. A halving takes one kernel value per point and landmark."""
+    center_sets: int
+    groups: int
+    """Groups of coins that may be turned: decisions that look at the data. More balance better and prove less."""
+
+
+IN_FEW_DIMENSIONS = Effort(landmarks=64, center_sets=256, groups=64)
+# In many dimensions the costs of center sets have more in them that is not determined by few others.
+IN_MANY_DIMENSIONS = Effort(landmarks=192, center_sets=768, groups=256)
+
+
+def halve(
+    recipe: Recipe,
+    points: Floats,
+    weights: Floats,
+    halvings: int,
+    generator: np.random.Generator,
+    effort: Effort = IN_FEW_DIMENSIONS,
+) -> Indices:
     """Return the indices of the points that are kept after `halvings` halvings. Each halving doubles their weights.
 
-    Neighbours in the order of the points should be similar. Keeping one of a pair (a, b) at double weight changes the
-    cost of centers C by +-(w_a f_C(a) - w_b f_C(b)), where f_C is the cost of a point. The signs of all pairs are
-    chosen together, so that these changes cancel for many random center sets at once. Turning the coin of the first
-    pair turns every sign, so each point is kept with probability exactly 1/2 and every cost is right in expectation.
-    Assumes validated input.
+    The points are paired with near ones. Keeping one of a pair (a, b) at double weight changes the cost of centers C by
+    +-(w_a f_C(a) - w_b f_C(b)), where f_C is the cost of a point. A fair coin decides for each pair. The pairs are then
+    dealt to groups, and all coins of a group are turned, or none, so that the changes cancel for many random center
+    sets at once. `tail_factor` bounds the change for every other center set. Turning all coins turns every choice, so
+    each point is kept with probability exactly 1/2 and every cost is right in expectation. Assumes validated input.
 
     Parameters
     ----------
@@ -34,92 +64,253 @@ def halve(recipe: Recipe, points: Floats, weights: Floats, halvings: int, genera
     weights : ndarray of shape (m,)
     halvings : int
     generator : numpy Generator
+    effort : Effort
 
     Returns
     -------
     ndarray of shape (m / 2^halvings,)
-        Ascending.
     """
-    costs = _sampled_costs(recipe, points, weights, generator)
-    kept = np.arange(len(points))
-    for _ in range(halvings):
-        kept = _keep_one_of_each_pair(kept, costs, generator.random(len(kept) // 2), _MOST_SWEEPS)
-    return kept
+    size = max(1, recipe.k // _GROUPS_PER_SET)
+    count = max(effort.landmarks, -(-4 * recipe.k // size))
+    distances = _single(_group_distances(recipe, points, count, size, generator), recipe.z)
+    shares = (weights / weights.mean()).astype(np.float32)
+    order: Indices = neighbours_together(np.ascontiguousarray(distances[:: count // _AXES].T), 1 << halvings)
+    costs = _set_costs(distances, shares, order, np.arange(count)[:, None])
+    for left in range(halvings, 0, -1):
+        if left == min(halvings, _LAST):
+            sets = generator.integers(count, size=(effort.center_sets, recipe.k // size))
+            costs = _set_costs(distances, shares, order, sets)
+        pairs = len(order) // 2
+        signs = np.where(generator.random(pairs) < 0.5, np.float32(1.0), np.float32(-1.0))
+        sums = _group_sums(costs, signs, min(effort.groups, pairs))
+        kicks = generator.random((_KICKS * 64 // effort.groups, _KICKED))
+        turns = balanced_turns(sums @ sums.T, kicks)
+        chosen = 2 * np.arange(pairs) + (signs * np.resize(turns, pairs) < 0.0)
+        order, costs = order[chosen], _columns(costs, chosen)
+    return order
 
 
-def _sampled_costs(recipe: Recipe, points: Floats, weights: Floats, generator: np.random.Generator) -> Floats:
-    """Each point's share of the cost of random center sets: shape (m, sets). Every column sums to 1, or to 0.
+def tail_factor(failure: float, groups: int = IN_FEW_DIMENSIONS.groups) -> float:
+    """Return t such that a halving changes the cost of centers C by at most t times the norm of its differences.
 
-    The sets are drawn from a few landmarks, evenly spaced along the order, so m * landmarks kernel values are enough.
+    The differences are w_a f_C(a) - w_b f_C(b), one per pair (a, b). For any fixed C this holds with probability
+    1 - failure: by Hoeffding's inequality for each of the 2^groups ways to turn groups of fair coins, so for the one
+    that is taken.
+
+    Examples
+    --------
+    >>> round(tail_factor(0.01), 2)
+    9.89
     """
-    count = max(_LANDMARKS, 4 * recipe.k)
+    return math.sqrt(2.0 * (groups * math.log(2.0) + math.log(1.0 / failure)))
+
+
+def _group_distances(recipe: Recipe, points: Floats, groups: int, size: int, generator: np.random.Generator) -> Floats:
+    """Squared distance of every point to the nearest landmark of each group of `size` landmarks: shape (groups, m).
+
+    Landmarks are evenly spaced along the order of the points. Groups are random, so that the number of centers in a set
+    hardly matters for the time.
+    """
+    count = groups * size
     landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)]
-    distances = recipe.kernel.squared_distances(points, landmarks)
-    if recipe.z != 2.0:
-        distances **= 0.5 * recipe.z
-    costs = np.empty((len(points), _CENTER_SETS))
-    _set_costs(distances, weights, generator.integers(count, size=(_CENTER_SETS, recipe.k)), costs)
-    totals = costs.sum(axis=0)
-    costs *= np.divide(1.0, totals, out=np.zeros_like(totals), where=totals > np.finfo(np.float64).tiny)
-    return costs
+    if size == 1:
+        return recipe.kernel.squared_distances(landmarks, points)
+    landmarks = generator.permutation(landmarks)
+    distances = np.empty((groups, len(points)))
+    for low in range(0, len(points), _ROWS):
+        block = recipe.kernel.squared_distances(landmarks, points[low : low + _ROWS])
+        block.reshape(size, groups, -1).min(axis=0, out=distances[:, low : low + _ROWS])
+    return distances
+
+
+def _single(squared: Floats, z: float) -> Singles:
+    """distance^z relative to its mean, in single precision: it only guides choices."""
+    if z != 2.0:
+        squared **= 0.5 * z
+    mean = squared.mean()
+    return (squared / mean if mean > np.finfo(np.float64).tiny else squared).astype(np.float32)
 
 
 @compiled()
-def _set_costs(distances: Floats, weights: Floats, sets: Indices, out: Floats) -> None:
-    """out[i, s] = w_i times the smallest distance of point i to the landmarks of set s."""
-    for i in range(out.shape[0]):
-        for s in range(out.shape[1]):
-            best = distances[i, sets[s, 0]]
-            for c in range(1, sets.shape[1]):
-                best = min(best, distances[i, sets[s, c]])
-            out[i, s] = best * weights[i]
+def neighbours_together(rows: Singles, block: int) -> Indices:
+    """Return an order of the rows in which neighbours are similar: halves of halves, each cut across its longest axis.
+
+    Every aligned block of `block` rows, a power of two that divides their number, is a part, and so are its halves.
+    """
+    order = np.arange(len(rows))
+    keys = np.empty(len(rows), dtype=np.float32)
+    parts = [(0, len(rows))]
+    while len(parts) > 0:
+        low, high = parts.pop()
+        if high - low <= 2:
+            continue
+        one = _farthest(rows, order, low, high, order[low], keys)
+        other = _farthest(rows, order, low, high, one, keys)
+        for i in range(low, high):
+            keys[i] -= _squared_distance(rows[order[i]], rows[other])
+        size = high - low
+        middle = low + (size // 2 if size <= block else size // (2 * block) * block)
+        _select(keys, order, low, high, middle)
+        parts.append((low, middle))
+        parts.append((middle, high))
+    return order
 
 
 @compiled(fastmath={"contract", "reassoc"})
-def _dot(a: Floats, b: Floats) -> float:
-    total = 0.0
+def _squared_distance(a: Singles, b: Singles) -> np.float32:
+    total = np.float32(0.0)
     for j in range(len(a)):
-        total += a[j] * b[j]
+        total += (a[j] - b[j]) * (a[j] - b[j])
     return total
 
 
-@compiled(fastmath={"contract"})
-def _add_multiple(a: Floats, factor: float, b: Floats) -> None:
-    for j in range(len(a)):
-        a[j] += factor * b[j]
+@compiled()
+def _farthest(rows: Singles, order: Indices, low: int, high: int, start: int, keys: Singles) -> int:
+    """Return the row of a part that is farthest from the row `start`; `keys` become the squared distances to it."""
+    farthest, largest = start, np.float32(-1.0)
+    for i in range(low, high):
+        keys[i] = _squared_distance(rows[order[i]], rows[start])
+        if keys[i] > largest:
+            farthest, largest = order[i], keys[i]
+    return farthest
 
 
 @compiled()
-def _keep_one_of_each_pair(kept: Indices, costs: Floats, coins: Floats, most_sweeps: int) -> Indices:
-    """Choose signs that make the sum over pairs (a, b) of sign * (costs[a] - costs[b]) small; keep a for +, b for -.
-
-    Greedy, starting with the largest difference; then single signs are turned as long as that helps. A coin decides
-    only if the sum so far favours neither sign, as for the first pair.
-    """
-    pairs = len(kept) // 2
-    differences = np.empty((pairs, costs.shape[1]))
-    norms = np.empty(pairs)
-    for i in range(pairs):
-        differences[i] = costs[kept[2 * i]] - costs[kept[2 * i + 1]]
-        norms[i] = _dot(differences[i], differences[i])
-    signs = np.empty(pairs)
-    total = np.zeros(costs.shape[1])
-    for i in np.argsort(-norms):
-        lean = _dot(total, differences[i])
-        signs[i] = 1.0 if (lean < 0.0 or (lean == 0.0 and coins[i] < 0.5)) else -1.0
-        _add_multiple(total, signs[i], differences[i])
-    for _ in range(most_sweeps):
-        turned = 0
-        for i in range(pairs):
-            # Turning sign i changes |total|^2 by -4 sign <total, d> + 4 |d|^2.
-            # The margin for rounding makes sure that the sweeps end.
-            if signs[i] * _dot(total, differences[i]) > norms[i] * (1.0 + 1e-12):
-                _add_multiple(total, -2.0 * signs[i], differences[i])
-                signs[i] = -signs[i]
-                turned += 1
-        if turned == 0:
+def _select(keys: Singles, order: Indices, low: int, high: int, middle: int) -> None:
+    """Move the smallest keys of a part, with their rows, in front of `middle` (Hoare's selection)."""
+    high -= 1
+    while low < high:
+        pivot = keys[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while keys[i] < pivot:
+                i += 1
+            while keys[j] > pivot:
+                j -= 1
+            if i <= j:
+                keys[i], keys[j] = keys[j], keys[i]
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if middle <= j:
+            high = j
+        elif middle >= i:
+            low = i
+        else:
             break
-    chosen = np.empty(pairs, dtype=np.int64)
-    for i in range(pairs):
-        chosen[i] = kept[2 * i] if signs[i] > 0.0 else kept[2 * i + 1]
-    return chosen
+
+
+@compiled(fastmath={"contract"})
+def _set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indices) -> Singles:
+    """out[s, i] = share of point order[i] in the cost of the landmarks of set s. Each row sums to 1, or to 0."""
+    out = np.empty((len(sets), len(order)), dtype=np.float32)
+    near = np.empty((len(distances), _TILE), dtype=np.float32)
+    own = np.empty(_TILE, dtype=np.float32)
+    for low in range(0, len(order), _TILE):
+        size = min(_TILE, len(order) - low)
+        for i in range(size):
+            own[i] = weights[order[low + i]]
+        for landmark in range(len(distances)):
+            for i in range(size):
+                near[landmark, i] = distances[landmark, order[low + i]]
+        for s in range(len(out)):
+            best = out[s, low : low + size]
+            best[:] = near[sets[s, 0], :size]
+            for c in range(1, sets.shape[1]):
+                other = near[sets[s, c]]
+                for i in range(size):
+                    best[i] = min(best[i], other[i])
+            for i in range(size):
+                best[i] *= own[i]
+    _to_sum_one(out)
+    return out
+
+
+@compiled(fastmath={"contract", "reassoc"})
+def _to_sum_one(rows: Singles) -> None:
+    for row in rows:
+        total = np.float32(0.0)
+        for i in range(len(row)):
+            total += row[i]
+        if total > 0.0:
+            row /= total
+
+
+@compiled(fastmath={"contract"})
+def _group_sums(costs: Singles, signs: Singles, groups: int) -> Floats:
+    """sums[g, s] = sum over pairs (a, b) of group g of sign (costs[s, a] - costs[s, b]); pair i is in i mod groups."""
+    pairs = len(signs)
+    sums = np.empty((groups, len(costs)))
+    own = np.empty(groups, dtype=np.float32)
+    for s in range(len(costs)):
+        own[:] = 0.0
+        row = costs[s]
+        for low in range(0, pairs, groups):
+            for g in range(min(groups, pairs - low)):
+                own[g] += signs[low + g] * (row[2 * (low + g)] - row[2 * (low + g) + 1])
+        for g in range(groups):
+            sums[g, s] = own[g]
+    return sums
+
+
+@compiled()
+def _columns(costs: Singles, chosen: Indices) -> Singles:
+    kept = np.empty((len(costs), len(chosen)), dtype=np.float32)
+    for s in range(len(costs)):
+        for i in range(len(chosen)):
+            kept[s, i] = costs[s, chosen[i]]
+    return kept
+
+
+@compiled()
+def balanced_turns(gram: Floats, kicks: Floats) -> Floats:
+    """Return signs h that make h G h small: greedy, then single and double turns that help, again after a few kicks.
+
+    Depends on the Gram matrix G alone, so turning all coins, which leaves G as it is, turns every choice.
+    """
+    groups = len(gram)
+    signs = np.ones(groups)
+    lean = np.zeros(groups)  # G h
+    for i in np.argsort(-np.diag(gram)):
+        signs[i] = -1.0 if lean[i] > 0.0 else 1.0
+        lean += signs[i] * gram[i]
+    least = _descend(gram, signs, lean)
+    best = signs.copy()
+    for kick in range(len(kicks)):
+        signs[:] = best
+        for place in kicks[kick]:
+            signs[int(place * groups)] *= -1.0
+        lean[:] = 0.0
+        for i in range(groups):
+            lean += signs[i] * gram[i]
+        value = _descend(gram, signs, lean)
+        if value < least:
+            least = value
+            best[:] = signs
+    return best
+
+
+@compiled()
+def _descend(gram: Floats, signs: Floats, lean: Floats) -> float:
+    """Turn one sign or two, whichever lowers h G h most, until none does; return h G h."""
+    groups = len(gram)
+    margin = 1e-9 * np.trace(gram)  # so that rounding cannot turn a sign forever
+    while True:
+        # Turning sign i changes h G h by 4 (G_ii - h_i lean_i); two of them meet in 8 h_i h_j G_ij.
+        change = np.empty(groups)
+        for i in range(groups):
+            change[i] = 4.0 * (gram[i, i] - signs[i] * lean[i])
+        first = int(np.argmin(change))
+        second = -1
+        lowest = change[first]
+        for i in range(groups):
+            for j in range(i):
+                both = change[i] + change[j] + 8.0 * signs[i] * signs[j] * gram[i, j]
+                if both < lowest:
+                    first, second, lowest = i, j, both
+        if lowest >= -margin:
+            return float(np.dot(signs, lean))
+        for turned in (first, second):
+            if turned >= 0:
+                lean -= 2.0 * signs[turned] * gram[turned]
+                signs[turned] = -signs[turned]

@@ -4,8 +4,8 @@ There are three draws. All are unbiased: a point drawn with probability p has th
 
 - `iid`: independent draws with the paper's sensitivities as probabilities.
 - `uniform`: independent draws with probabilities by weight alone, the paper's baseline.
-- `ordered`: evenly spaced draws along an order that keeps neighbours in the feature space together. More points are
-  drawn than wanted, then balanced halving (`halving`) reduces them to the wanted size.
+- `ordered`: one draw from each of N equal parts of an order that keeps neighbours in the feature space together. More
+  points are drawn than wanted, then balanced halving (`halving`) reduces them to the wanted size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, scaled_weights
-from kernelcoreset.coresets.halving import halve
+from kernelcoreset.coresets.cells import seed_cells
+from kernelcoreset.coresets.halving import IN_FEW_DIMENSIONS, IN_MANY_DIMENSIONS, Effort, halve
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import Seeding, seed_pivots
 from kernelcoreset.kernels.evaluator import evaluator_of
@@ -29,9 +30,14 @@ _PIVOTS_PER_CLUSTER = 4
 _SHARES = (0.1, 0.6, 0.3)
 _BUCKETS_PER_CELL = 256
 _MOST_BUCKETS = 65_536
-_LIMITS_FROM = 8_192  # points whose keys set the limits between buckets
+# Points whose keys set the limits between buckets: so many, or so many per cell if that is more.
+_LIMITS_FROM = 8_192
+_LIMITS_PER_CELL = 64
 _SEARCHED_TOGETHER = 256
 _MOST_BALANCED = 32_768  # largest number of draws to halve: bounds the memory and the time of halving
+_MANY_DIMENSIONS = 16
+# Beyond three halvings one draw in this many points is balanced, with this effort: in few and in many dimensions.
+_SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_MANY_DIMENSIONS))
 
 
 def draw_sample(columns: Floats, weights: Floats, recipe: Recipe, *, refine: bool = True) -> tuple[Indices, Floats]:
@@ -68,24 +74,58 @@ def _draw(columns: Floats, weights: Floats, recipe: Recipe, refine: bool) -> tup
         seeding = seed_pivots(kernel, cloud, weights, recipe.k, recipe.z, generator)
         probabilities = sensitivities(seeding, weights, 1.0, float(len(seeding.pivots)), 0.0)
         return merge_picks(*_draw_independently(probabilities, weights, size, generator))
-    halvings = _halvings(size) if refine else 0
+    halvings, effort = _halvings(recipe, *columns.shape) if refine else (0, IN_FEW_DIMENSIONS)
     picks, pick_weights = _draw_along_order(recipe, cloud, weights, size << halvings, generator)
     if halvings:
         points = np.ascontiguousarray(columns[:, picks].T)
-        kept = halve(recipe, points, pick_weights, halvings, generator)
+        kept = halve(recipe, points, pick_weights, halvings, generator, effort)
         picks, pick_weights = picks[kept], pick_weights[kept] * (1 << halvings)
     return merge_picks(picks, pick_weights)
 
 
-def _halvings(size: int) -> int:
-    """Three halvings, or fewer if that would be too many draws."""
-    return max(h for h in range(4) if h == 0 or size << h <= _MOST_BALANCED)
+def _halvings(recipe: Recipe, d: int, n: int) -> tuple[int, Effort]:
+    """How often to halve, and with which effort: more if n is so large that it hardly adds to the time of a build.
+
+    Three times, up to five times if there are many points, or fewer if that would be too many draws.
+    """
+    share, effort = _SHARES_BALANCED[d >= _MANY_DIMENSIONS]
+    most = min(max(8 * recipe.size, n // share), 32 * recipe.size, _MOST_BALANCED)
+    halvings = max(h for h in range(6) if h == 0 or recipe.size << h <= most)
+    evaluations = (recipe.size << halvings) * effort.landmarks
+    is_cheap = evaluations <= _PIVOTS_PER_CLUSTER * recipe.k * n
+    return halvings, effort if is_cheap else IN_FEW_DIMENSIONS
 
 
 def merge_picks(picks: Indices, pick_weights: Floats) -> tuple[Indices, Floats]:
     """Return distinct picks in ascending order, each with the sum of its weights."""
     indices, place = np.unique(picks, return_inverse=True)
     return indices, np.bincount(place, pick_weights).astype(np.float64, copy=False)
+
+
+def theory_sample(columns: Floats, weights: Floats, recipe: Recipe) -> tuple[Indices, Floats]:
+    """Draw `recipe.size` points independently, with the scores of the theorem on sensitivity sampling for k-means.
+
+    Parameters and result as in `draw_sample`. The probability of a point is the mean of its share of the cost, of its
+    cell's weight, of its cell's cost and of the cell's share of the cost, so at least a quarter of each.
+    """
+    weights, unit = scaled_weights(weights)
+    generator = np.random.default_rng(recipe.seed)
+    cloud = evaluator_of(recipe.kernel).cloud(columns)
+    seeding = seed_pivots(recipe.kernel, cloud, weights, recipe.k, recipe.z, generator)
+    cells, costs = len(seeding.pivots), weights * seeding.distances
+    cell_weights = np.bincount(seeding.nearest, weights, cells)
+    cell_costs = np.bincount(seeding.nearest, costs, cells)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a cell, or all, may cost nothing: then that score is 0
+        scores = [
+            costs / seeding.cost,
+            weights / (cells * cell_weights)[seeding.nearest],
+            costs / (cells * cell_costs)[seeding.nearest],
+            weights * (cell_costs / cell_weights)[seeding.nearest] / seeding.cost,
+        ]
+    probabilities = np.sum(np.nan_to_num(scores, posinf=0.0), axis=0)
+    picks, drawn = _draw_independently(probabilities / probabilities.sum(), weights, recipe.size, generator)
+    indices, drawn = merge_picks(picks, drawn)
+    return indices, drawn * unit
 
 
 # --- probabilities ---------------------------------------------------------------------------------------------------
@@ -141,17 +181,17 @@ def _draw_independently(
 def _draw_along_order(
     recipe: Recipe, cloud: Cloud, weights: Floats, size: int, generator: np.random.Generator
 ) -> tuple[Indices, Floats]:
-    """Draw `size` points evenly spaced along an order, and return them in that order. One uniform number decides all.
+    """Draw one point from each of `size` parts of an order, equal in probability; return them in that order.
 
-    The order goes through the cells of 4k pivots, and inside a cell by the distance to the pivot that was drawn next.
+    The order goes through the cells of 4k pivots, and inside a cell by the distance to the pivot that follows.
     It is represented by a few thousand buckets, so nothing is sorted.
     """
     count = _PIVOTS_PER_CLUSTER * recipe.k
-    seeding = seed_pivots(recipe.kernel, cloud, weights, count, recipe.z, generator, batched=True)
+    seeding = seed_cells(recipe.kernel, cloud, weights, count, recipe.z, generator)
     probabilities = sensitivities(seeding, weights, *_SHARES)
     limits = _bucket_limits(seeding)
     _place_in_order(seeding.nearest, seeding.onward, limits)
-    picks = pick_evenly(probabilities, seeding.nearest, limits.size, size, generator.random())
+    picks = pick_evenly(probabilities, seeding.nearest, limits.size, generator.random(size))
     return picks, weights[picks] / (probabilities[picks] * size)
 
 
@@ -161,7 +201,7 @@ def _bucket_limits(seeding: Seeding) -> Floats:
     buckets = _BUCKETS_PER_CELL
     while buckets > 2 and cells * buckets > _MOST_BUCKETS:
         buckets //= 2
-    stride = -(-len(seeding.nearest) // _LIMITS_FROM)
+    stride = -(-len(seeding.nearest) // max(_LIMITS_FROM, _LIMITS_PER_CELL * cells))
     nearest, keys = seeding.nearest[::stride], seeding.onward[::stride]
     by_cell = np.lexsort((keys, nearest))
     keys, ends = keys[by_cell], np.searchsorted(nearest[by_cell], np.arange(cells + 1))
@@ -199,37 +239,42 @@ def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats) ->
 
 
 @compiled()
-def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int, size: int, offset: float) -> Indices:
-    """Return the points where the running sum of p along the places passes (j + offset) / size, j = 0 .. size - 1.
+def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int, offsets: Floats) -> Indices:
+    """Return the points where the running sum of p along the places passes (j + offsets[j]) / N, j = 0 .. N - 1.
 
-    Two passes in the order of the rows: the first sums p per place, the second keeps a running sum per place.
+    With N independent uniform offsets this is one draw by p from each of N strata of probability 1 / N. Two passes in
+    the order of the rows: the first sums p per place, the second keeps what is left per place up to its next pick.
     """
-    running = np.zeros(n_places)
+    size = len(offsets)
+    left = np.zeros(n_places)
     last_of = np.full(n_places, -1)
     for i in range(len(places)):
-        running[places[i]] += probabilities[i]
+        left[places[i]] += probabilities[i]
         if probabilities[i] > 0.0:
             last_of[places[i]] = i
-    total = running.sum()
+    step = left.sum() / size
+    following = np.empty(n_places, dtype=np.int64)  # the next pick of each place
     start = 0.0
     last = -1
+    j = 0
     for place in range(n_places):
-        mass = running[place]
-        running[place] = start
-        start += mass
+        while j < size and (j + offsets[j]) * step < start:
+            j += 1
+        following[place] = j
+        end = start + left[place]
+        left[place] = (j + offsets[j]) * step - start if j < size else np.inf
+        start = end
         if last_of[place] >= 0:
             last = last_of[place]
     picks = np.full(size, -1, dtype=np.int64)
-    scale = size / total
     for i in range(len(places)):
-        if probabilities[i] > 0.0:
-            before = running[places[i]]
-            after = before + probabilities[i]
-            running[places[i]] = after
-            first = int(np.ceil(before * scale - offset))
-            beyond = int(np.ceil(after * scale - offset))
-            for j in range(max(first, 0), min(beyond, size)):
-                picks[j] = i
+        place = places[i]
+        left[place] -= probabilities[i]
+        while left[place] < 0.0:
+            j = following[place]
+            picks[j] = i
+            following[place] = j + 1
+            left[place] += (1.0 + offsets[j + 1] - offsets[j]) * step if j + 1 < size else np.inf
     # Rounding may hide a crossing between two places: then the next pick is used, or at the end the last point.
     for j in range(size - 1, -1, -1):
         if picks[j] < 0:

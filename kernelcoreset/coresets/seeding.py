@@ -8,25 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.kernels.evaluator import LEAST, evaluator_of
+from kernelcoreset.kernels.evaluator import LEAST, Evaluator, evaluator_of
 from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops import passes
-from kernelcoreset.kernels.loops.passes import Cloud
+from kernelcoreset.kernels.loops.passes import Cloud, NearestPivots
 from kernelcoreset.kernels.loops.tiles import TILE
+
+Indices = NDArray[np.int64]
 
 
 class Seeding(NamedTuple):
     """Pivots, and the distances of all points to them."""
 
-    pivots: NDArray[np.int64]
-    """Indices of the pivots, in the order they were drawn."""
+    pivots: Indices
+    """Indices of the pivots."""
     distances: Floats
     """min over the pivots of distance^z, shape (n,)."""
     nearest: NDArray[np.int32]
     """Position in `pivots` of the nearest pivot, shape (n,)."""
     onward: Floats
-    """distance^z to the pivot drawn after the nearest one (0 if there is none), shape (n,)."""
+    """distance^z to the pivot that follows the nearest one in `pivots` (0 if there is none), shape (n,)."""
     cost: float
     """Weighted sum of `distances`."""
 
@@ -71,13 +73,10 @@ def seed_pivots(
     tile_costs = np.add.reduceat(weights, np.arange(0, n, TILE))
     pivots = fresh = pick(best, weights, tile_costs, generator.random(1))
     best.fill(np.inf)
-    found = passes.NearestPivots(best, nearest, onward, tile_costs)
+    found = NearestPivots(best, nearest, onward, tile_costs)
     while True:
-        rows = evaluator.rows(cloud.columns[:, fresh].T)
-        passes.update_nearest(evaluator.distances, cloud, weights, rows, len(pivots) - len(fresh), z, found)
+        compare(evaluator, cloud, weights, fresh, None, len(pivots) - len(fresh), z, found)
         cost = float(tile_costs.sum())
-        if not np.isfinite(cost):
-            raise evaluator.overflow("the clustering cost", cloud.columns)
         if len(pivots) == 1 and 0.0 < cost < LEAST:
             raise evaluator.underflow("the clustering cost", cloud.columns)
         if len(pivots) >= count or cost <= 0.0:
@@ -87,8 +86,31 @@ def seed_pivots(
         pivots = np.concatenate([pivots, fresh])
 
 
+def compare(
+    evaluator: Evaluator,
+    cloud: Cloud,
+    weights: Floats,
+    pivots: Indices,
+    ranges: Indices | None,
+    first: int,
+    z: float,
+    found: NearestPivots,
+) -> None:
+    """Compare points with more pivots, given by their indices, and update `found`; KernelError if the cost overflows.
+
+    Tile t is compared with pivots ranges[t, 0] up to ranges[t, 1] - 1, every tile with all of them by default. Their
+    numbers start at `first`.
+    """
+    if ranges is None:
+        ranges = np.repeat([[0, len(pivots)]], len(found.tile_costs), axis=0)
+    rows = evaluator.rows(cloud.columns[:, pivots].T)
+    passes.update_nearest(evaluator.distances, cloud, weights, rows, ranges, first, z, found)
+    if not np.isfinite(found.tile_costs.sum()):
+        raise evaluator.overflow("the clustering cost", cloud.columns)
+
+
 @compiled()
-def pick(best: Floats, weights: Floats, tile_costs: Floats, uniforms: Floats) -> NDArray[np.int64]:
+def pick(best: Floats, weights: Floats, tile_costs: Floats, uniforms: Floats) -> Indices:
     """Return, for each uniform number u, the point where the running sum of weight * best passes u times the total.
 
     Only the tile that holds the answer is searched point by point. A point with weight * best = 0 is never picked.

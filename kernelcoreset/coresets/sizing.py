@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,12 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, relative_errors
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.reduce import reduce_points, reduce_union
+from kernelcoreset.coresets.sampling import draw_sample, theory_sample
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 
 _FIRST_REFERENCE = 16_384
+_FOR_K_MEANS = "sensitivity sampling for k-means: k/eps^2 min(sqrt(k), 1/eps^2) log(k/eps)^2 (Bansal et al., 2024)"
+_FOR_ANY_POWER = "the paper's: 2^(2z) z k^2/eps^4 log(k)^2 log(n), iterated (Jiang et al., Algorithm 1)"
 _CENTER_SETS = 100  # of each kind
 
 
@@ -25,28 +30,58 @@ def theory_draws(eps: float, k: int, z: float, n: int) -> float:
     return float(eps**-4 * 2 ** (2 * z) * z * k**2 * log_k**2 * max(1.0, math.log(n)))
 
 
+def sensitivity_draws(eps: float, k: int) -> float:
+    """Return k eps^-2 min(sqrt(k), eps^-2) log(k / eps)^2: sensitivity sampling for k-means, with the constant 1.
+
+    The bound of Bansal, Cohen-Addad, Prabhu, Saulpic and Schwiegelshohn (2024) without its constant, and with its
+    logarithms taken as log(k / eps)^2. It depends neither on n nor on the dimension, and the draw reads distances only,
+    so it holds in the feature space of a kernel (docs/algorithms.md).
+    """
+    return float(k * eps**-2 * min(math.sqrt(k), eps**-2) * max(1.0, math.log(k / eps)) ** 2)
+
+
 def by_theory(points: Floats, weights: Floats, ids: NDArray[Any] | None, eps: float, recipe: Recipe) -> Coreset:
-    """Algorithm 1 of the paper: reduce until the number of points no longer falls. Assumes validated input."""
+    """Return a coreset of the size that the best known theorem asks for. Assumes validated input.
+
+    For z = 2 that is one round of independent draws; for other z the paper's Algorithm 1: reduce until the number of
+    points no longer falls. The draws are those of the theorems, whatever the recipe's `draw` is.
+    """
     current = Coreset(points[weights > 0], weights[weights > 0], None if ids is None else ids[weights > 0])
     n, k, z = len(current), recipe.k, recipe.z
-    first_draws = math.ceil(theory_draws(eps / max(1.0, math.log(n)) ** 0.25, k, z, n))
-    iterated_log, rounds = float(n), 0
-    while True:
-        iterated_log = max(1.0, math.log(iterated_log))
-        rounds += 1
-        draws = math.ceil(theory_draws(eps / iterated_log**0.25, k, z, len(current)))
-        reduced = reduce_union([current], recipe.varied(size=max(draws, recipe.size), seed=recipe.seed + rounds))
-        if len(reduced) >= len(current):
-            note = f"The worst-case bound asks for {first_draws:.3g} draws in the first round; there are {n} points."
-            about = {
-                "eps": eps,
-                "theory_draws": first_draws,
-                "theory_rounds": rounds,
-                "theory_note": note,
-                "seed": recipe.seed,
-            }
-            return replace(reduced, settings={**reduced.settings, **about})
-        current = reduced
+    if z == 2.0:
+        bound, first_draws, rounds = _FOR_K_MEANS, math.ceil(sensitivity_draws(eps, k)), 1
+        reduced = _drawn(current, recipe.varied(size=max(first_draws, recipe.size)), theory_sample)
+    else:
+        bound, iterated_log, rounds = _FOR_ANY_POWER, float(n), 0
+        first_draws = math.ceil(theory_draws(eps / max(1.0, math.log(n)) ** 0.25, k, z, n))
+        reduced = current
+        while rounds == 0 or len(reduced) < len(current):
+            current, iterated_log, rounds = reduced, max(1.0, math.log(iterated_log)), rounds + 1
+            draws = math.ceil(theory_draws(eps / iterated_log**0.25, k, z, len(current)))
+            round_recipe = recipe.varied(size=max(draws, recipe.size), seed=recipe.seed + rounds)
+            reduced = _drawn(current, replace(round_recipe, draw="iid"), draw_sample)
+    note = f"The worst-case bound asks for {first_draws:.3g} draws in the first round; there are {n} points."
+    about = {
+        "eps": eps,
+        "theory_bound": bound,
+        "theory_draws": first_draws,
+        "theory_rounds": rounds,
+        "theory_note": note,
+        "seed": recipe.seed,
+    }
+    return replace(reduced, settings={**recipe.settings, "size": len(reduced), **about})
+
+
+def _drawn(
+    source: Coreset, recipe: Recipe, sample: Callable[[Floats, Floats, Recipe], tuple[NDArray[np.int64], Floats]]
+) -> Coreset:
+    """The source itself if it is no larger than the recipe's size, else what `sample` draws from it."""
+    columns = as_columns(source.points)
+    evaluator_of(recipe.kernel).check(columns)
+    if len(source) <= recipe.size:
+        return source
+    chosen, new_weights = sample(columns, np.array(source.weights), recipe)
+    return Coreset(source.points[chosen], new_weights, None if source.ids is None else source.ids[chosen])
 
 
 def by_measured_error(points: Floats, weights: Floats, ids: NDArray[Any] | None, eps: float, recipe: Recipe) -> Coreset:

@@ -20,8 +20,8 @@ from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClusterer):  # type: ignore[misc]
     """Kernel k-means of any number of points, through a coreset.
 
-    Builds a coreset of `coreset_size` points in O(n k) kernel evaluations, clusters it with kernel k-means++ and Lloyd,
-    and gives every point the label of its nearest center.
+    Builds a coreset of `coreset_size` points in at most O(n k) kernel evaluations, clusters it with kernel k-means++
+    and Lloyd, and gives every point the label of its nearest center.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ def draw_nodes(graph: Graph, k: int, size: int, generator: np.random.Generator) 
     seeding = Seeding(*seed_nodes(graph.rows, degrees, own, uniforms))
     probabilities = sensitivities(seeding, degrees, 0.5, 0.0, 0.5)
     places = np.zeros(graph.n, dtype=np.int32)
-    picks = pick_evenly(probabilities, places, 1, size, generator.random())
+    picks = pick_evenly(probabilities, places, 1, generator.random(size))
     return merge_picks(picks, degrees[picks] / (probabilities[picks] * size))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelcoreset.checks import Floats, as_numeric, check_count
+from kernelcoreset.checks import Floats, as_numeric, check_count, refuse_masked
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.graphs import csr as loops
 from kernelcoreset.graphs.csr import Rows
@@ -22,6 +22,7 @@ MOST_NODES = 2**31 - 1
 MOST_CLUSTERS = 20_000
 # Entries that differ by less than this share of their value are equal up to rounding.
 _TOLERANCE = 1e-9
+_LEAST_DEGREE = 1e-150
 
 
 class Graph:
@@ -235,10 +236,17 @@ def _finish(rows: Rows) -> Graph:
         total = float(degrees.sum())
     if not np.isfinite(total):
         raise DataError(f"The weights of all edges must have a finite sum; got {total}. Divide them by a constant.")
+    least = float(degrees.min(where=degrees > 0.0, initial=np.inf))
+    if least < _LEAST_DEGREE or total > 1.0 / _LEAST_DEGREE:
+        raise DataError(
+            f"The weights of a node's edges must sum to {_LEAST_DEGREE:g} to {1.0 / _LEAST_DEGREE:g}, because products "
+            f"of two such sums are needed; got {least:g} to {degrees.max():g}. Multiply all weights by a constant."
+        )
     return Graph(rows if once else loops.sum_duplicates(rows), degrees, diagonal)
 
 
 def _as_nodes(values: ArrayLike, name: str) -> NDArray[np.int64]:
+    refuse_masked(values, name)
     array = np.asarray(values)
     if array.size == 0:
         array = array.astype(np.int64)

@@ -99,7 +99,8 @@ _KNOWN: tuple[tuple[re.Pattern[str], int, str], ...] = tuple(
         (
             r"ExecutorLostFailure|Executor heartbeat timed out|SparkContext was shut down|stopped SparkContext|"
             r"Answer from Java side is empty|Error while sending or receiving|Error while obtaining a new connection|"
-            r"error occurred while trying to connect to the Java server|StatusCode\.UNAVAILABLE",
+            r"error occurred while trying to connect to the Java server|StatusCode\.UNAVAILABLE|"
+            r"\AAn error occurred while calling [\w.$]+\Z",  # Java did not say which: it is gone
             BAD_ENVIRONMENT,
             "Spark stopped in the middle of the job: {line}. Its own log says why; most often memory ran out.",
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kernelcoreset.coresets.certificate import in_words
 from kernelcoreset.jobs.record import RunRecord
 
 
@@ -14,8 +15,7 @@ def summary_of(record: RunRecord) -> str:
     The summary shows these values of the record, if a stage has added them: `rows`, `bad_rows`, `leaves`,
     `coreset_points`, `coreset_weight`, `kernel` (text), `cost` (on all rows), `coreset_cost`, `normalized_cut`,
     `cluster_sizes` (rows per cluster), `outcome` (text), `keys` (counts by name), `moved` (share of the weight),
-    `certificate` (`largest_error`, `center_sets`, `fraction` of the rows, `standard_error`), and the paths `coreset`,
-    `model` and `output`.
+    `certificate` (that of `Certificate.to_dict`), and the paths `coreset`, `model` and `output`.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def summary_of(record: RunRecord) -> str:
         "cut": _cut(known.get("normalized_cut")),
         "clusters": _clusters(known.get("cluster_sizes")),
         "moved": _moved(known.get("moved")),
-        "certificate": _certificate(known.get("certificate")),
+        **dict(in_words(known.get("certificate") or {})),
         "coreset at": known.get("coreset"),
         "model at": known.get("model"),
         "output": known.get("output"),
@@ -92,16 +92,3 @@ def _clusters(sizes: list[int] | None) -> str | None:
     total = sum(sizes) or 1
     shown = ", ".join(f"{label}: {size:,} ({size / total:.1%})" for label, size in enumerate(sizes[:20]))
     return shown + (f", and {len(sizes) - 20} more" if len(sizes) > 20 else "")
-
-
-def _certificate(found: Mapping[str, Any] | None) -> str | None:
-    if not found or found.get("largest_error") is None:
-        return None
-    text = f"cost within {found['largest_error']:.2%} of the truth"
-    if "center_sets" in found:
-        text += f" over {found['center_sets']:,} random center sets"
-    if found.get("fraction") is not None and found["fraction"] < 1:
-        text += f", on {found['fraction']:.1%} of the rows"
-    if found.get("standard_error") is not None:
-        text += f", standard error {found['standard_error']:.2%}"
-    return text

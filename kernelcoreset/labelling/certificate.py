@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.coresets.error import center_set_costs
+from kernelcoreset.coresets.certificate import Certificate, prove, what_it_means
+from kernelcoreset.coresets.error import center_set_costs, relative_errors
+from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.transport import distance_blocks
 from kernelcoreset.kernels.kernel import Kernel
 
 _GROUPS = 20  # groups of sampled rows: the spread of their sums gives the standard error
@@ -29,6 +33,10 @@ class Probe:
     fraction : float
         Share of the rows that are sampled.
     seed : int
+    kinds : tuple of str
+        The kind of each center set.
+    kept : float
+        Share of the sampled rows that come to the driver, for the proof.
     """
 
     center_sets: Floats
@@ -36,6 +44,8 @@ class Probe:
     z: float
     fraction: float
     seed: int
+    kinds: tuple[str, ...] = ()
+    kept: float = 0.0
 
 
 class Tally:
@@ -77,6 +87,7 @@ class Tally:
         self.sizes, self.weights, self.costs = np.zeros(k), np.zeros(k), np.zeros(k)
         self._set_costs = np.zeros((_GROUPS, 0 if probe is None else len(probe.center_sets)))
         self._waiting: list[tuple[Floats, Floats]] = []
+        self._kept: list[tuple[Floats, Floats]] = []
 
     def add(self, columns: NDArray[Any], weights: Floats | None, labels: NDArray[Any], powers: Floats) -> None:
         """Add labelled rows; `columns` have shape (d, n), `powers` are their distances^z."""
@@ -91,6 +102,9 @@ class Tally:
             chosen = np.flatnonzero(generator.random(n) < self.probe.fraction)
             self._waiting.append((np.asarray(columns[:, chosen], dtype=np.float64), own[chosen]))
             self.sampled += len(chosen)
+            if self.probe.kept > 0.0:
+                kept = chosen[generator.random(len(chosen)) < self.probe.kept]
+                self._kept.append((columns[:, kept], own[kept]))
             if sum(len(some) for _, some in self._waiting) >= _WAITING:
                 self._measure()
         self.rows += n
@@ -117,8 +131,18 @@ class Tally:
         self._measure()
         return self._set_costs
 
+    @property
+    def kept(self) -> tuple[Floats, Floats]:
+        """Points of shape (n, d) and weights of the rows that were kept for the proof."""
+        if not self._kept:
+            return np.empty((0, 0)), np.empty(0)
+        return np.concatenate([columns for columns, _ in self._kept], axis=1).T, np.concatenate(
+            [own for _, own in self._kept]
+        )
+
     def to_json(self) -> str:
         """Return the tally as text."""
+        kept, kept_weights = self.kept
         return json.dumps(
             {
                 "partition": self.partition,
@@ -130,6 +154,8 @@ class Tally:
                 "sizes": self.sizes.tolist(),
                 "weights": self.weights.tolist(),
                 "costs": self.costs.tolist(),
+                "kept": _to_text(kept),
+                "kept_weights": _to_text(kept_weights),
             }
         )
 
@@ -143,27 +169,69 @@ class Tally:
                 setattr(whole, name, getattr(whole, name) + part[name])
             for name in ("sizes", "weights", "costs", "_set_costs"):
                 setattr(whole, name, getattr(whole, name) + np.asarray(part[name.lstrip("_")]))
+            kept_weights = _from_text(part["kept_weights"])
+            if len(kept_weights):
+                whole._kept.append((_from_text(part["kept"]).reshape(len(kept_weights), -1).T, kept_weights))
             for column, count in part["bad_columns"].items():
                 whole.bad_columns[column] = whole.bad_columns.get(column, 0) + count
         return whole
 
-    def certificate(self, probe: Probe, coreset_points: Floats, coreset_weights: Floats) -> dict[str, Any]:
-        """Return the largest relative error of the coreset over the probe's center sets, and its standard error."""
+    def certificate(
+        self, probe: Probe, coreset_points: Floats, coreset_weights: Floats, coreset_cost: float | None = None
+    ) -> Certificate:
+        """Return what the rows say about the coreset, and about the clustering they were labelled with.
+
+        Parameters
+        ----------
+        probe : Probe
+        coreset_points, coreset_weights : ndarray of shape (s, d), (s,)
+        coreset_cost : float, optional
+            Cost of the clustering on the coreset.
+        """
+        k, share = probe.center_sets.shape[1], probe.fraction * probe.kept
+        measured = self._measured(probe, coreset_points, coreset_weights, coreset_cost)
+        rows, weights = self.kept
+        rows, weights = rows[weights > 0], weights[weights > 0]
+        if not len(rows):
+            return Certificate(measured, {"error": None, "confidence": None, "rows": 0}, {"k": k})
+        blocks = distance_blocks(rows, coreset_points, probe.kernel)
+        recipe = Recipe(k, probe.kernel, max(k, len(coreset_points)), z=probe.z)
+        proved, plan = prove(
+            np.array(coreset_points), np.array(coreset_weights), blocks, weights, recipe, share, coreset_cost or 0.0
+        )
+        return Certificate(measured, proved, what_it_means(plan, k, float(self.costs.sum())))
+
+    def _measured(
+        self, probe: Probe, coreset_points: Floats, coreset_weights: Floats, coreset_cost: float | None
+    ) -> dict[str, Any]:
+        """The largest relative error over the probe's center sets and the clustering's own, and its standard error."""
         sums = self.set_costs.sum(axis=0)
         truth = sums / probe.fraction
         estimate = center_set_costs(coreset_points, probe.center_sets, probe.kernel, z=probe.z, weights=coreset_weights)
         known = truth > 0
         if not known.any():
             return {"largest_error": None, "center_sets": len(sums), "fraction": probe.fraction, "standard_error": None}
-        errors = np.abs(estimate[known] / truth[known] - 1)
-        worst = int(np.argmax(errors))
-        groups = self.set_costs[:, known][:, worst]
+        errors = np.where(known, relative_errors(np.where(known, truth, 1.0), estimate), 0.0)
+        by_kind = {kind: float(errors[np.array(probe.kinds) == kind].max()) for kind in dict.fromkeys(probe.kinds)}
+        cost = float(self.costs.sum())
+        if coreset_cost is not None and cost > 0.0:
+            by_kind["fitted"] = abs(coreset_cost / cost - 1.0)
+        groups = self.set_costs[:, int(np.argmax(errors))]
         # Sampling a share f of finitely many rows leaves a factor 1 - f of the variance.
         spread = float(np.std(groups, ddof=1) * np.sqrt(_GROUPS * (1 - probe.fraction)) / groups.sum())
         return {
-            "largest_error": float(errors[worst]),
+            "largest_error": max([float(errors.max()), *by_kind.values()]),
+            "errors": by_kind,
             "center_sets": int(known.sum()),
             "fraction": probe.fraction,
             "sampled_rows": int(self.sampled),
             "standard_error": spread,
         }
+
+
+def _to_text(array: Floats) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+
+
+def _from_text(text: str) -> Floats:
+    return np.frombuffer(base64.b64decode(text), dtype=np.float64)

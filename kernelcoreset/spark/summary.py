@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
+from kernelcoreset.coresets.error import draw_mixed_center_sets
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spectral.model import SpectralModel
@@ -17,6 +17,8 @@ TALLY = "__kc_tally"
 """The column that carries the tally of a partition, in the last row of the partition."""
 CENTER_SETS = 100
 _PROBED_ROWS = 200_000  # about how many rows the certificate is measured on; more would slow the labelling down
+_KEPT_NUMBERS = 500_000  # of rows that come to the driver for the proof
+_KEPT_EVALUATIONS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,7 @@ class KernelKMeansSummary:
     cluster_sizes : list of int
     cluster_weights, cluster_costs : list of float
     certificate : dict or None
-        Largest relative error of the coreset's cost over random center sets (`largest_error`), the number of center
-        sets, the fraction of the rows it was measured on and the standard error.
+        What was measured, what is proved, and what both mean, as `Certificate.to_dict` gives it.
     n_iter : int
     """
 
@@ -106,16 +107,31 @@ class Measurement:
             cluster_sizes=[int(size) for size in tally.sizes],
             cluster_weights=tally.weights.tolist(),
             cluster_costs=tally.costs.tolist(),
-            certificate=tally.certificate(probe, model.coreset.points, model.coreset.weights) if probe else None,
+            certificate=self._certificate(tally),
             n_iter=model.solution.n_iter,
         )
 
+    def _certificate(self, tally: Tally) -> dict[str, Any] | None:
+        if self.probe is None:
+            return None
+        coreset = self.model.coreset
+        return tally.certificate(self.probe, coreset.points, coreset.weights, self.model.solution.cost).to_dict()
+
 
 def _draw_probe(model: KernelKMeansModel, weighted: bool, center_sets: int, fraction: float | None, seed: int) -> Probe:
-    """Random center sets: coreset points drawn by weight, which are distributed like random rows."""
-    weights = model.coreset.weights
+    """Center sets of all kinds, and how many rows are looked at."""
+    coreset = model.coreset
+    # The coreset estimates the sum of the rows' weights, which is their number if they have none.
+    rows = float(coreset.weights.sum())
     if fraction is None:
-        # The coreset estimates the sum of the rows' weights, which is their number if they have none.
-        fraction = 0.01 if weighted else float(min(1.0, _PROBED_ROWS / weights.sum()))
-    chosen = np.random.default_rng(seed).choice(len(weights), size=(center_sets, model.k), p=weights / weights.sum())
-    return Probe(model.coreset.points[chosen], model.kernel, model.z, fraction, seed)
+        fraction = 0.01 if weighted else min(1.0, _PROBED_ROWS / rows)
+    kept = min(1.0, _most_kept(*coreset.points.shape) / (fraction * rows))
+    sets, kinds = draw_mixed_center_sets(
+        coreset.points, coreset.weights, model.k, model.kernel, model.z, center_sets, seed
+    )
+    return Probe(sets, model.kernel, model.z, fraction, seed, kinds, kept)
+
+
+def _most_kept(size: int, d: int) -> int:
+    """How many rows come to the driver: few enough for its memory, and for a kernel value per row and coreset point."""
+    return max(1, min(_KEPT_NUMBERS // d, _KEPT_EVALUATIONS // size))

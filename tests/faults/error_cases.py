@@ -68,6 +68,8 @@ class Case:
     alone: str = ""
     """How the process of its own is made to fail; "" for a case that shares a session."""
     variables: dict[str, str] = field(default_factory=dict)
+    says: str = ""
+    """What the last line must tell."""
 
 
 def _case(name: str, code: int, *overrides: str, without: str = "", job: str = "run") -> Case:
@@ -162,7 +164,7 @@ ALONE = (
     Case("no Java", 4, alone="run", variables={"JAVA_HOME": "HERE/absent"}),
     Case("memory of Java", 4, ("input.query=SELECT x, y, big FROM (SELECT x, y, collect_list(repeat('a', 100000)) "
          "OVER () AS big FROM parquet.`HERE/in`)",), without=_PLACE_IN, alone="run",
-         variables={"PYSPARK_SUBMIT_ARGS": "--driver-memory 500m pyspark-shell"}),
+         variables={"PYSPARK_SUBMIT_ARGS": "--driver-memory 500m pyspark-shell"}, says="memory ran out"),
 )  # fmt: skip
 CASES = (*SHARED, *ALONE)
 
@@ -204,7 +206,7 @@ def judge(case: Case, code: int, said: str) -> str:
     if code == 0:
         return "done right" if case.code == 0 and "wrong rows" not in said else "silent wrong"
     is_clear = code == case.code and len(lines) <= MOST_LINES and not _STACK.search(said)
-    return "clear error" if is_clear and _CLEAR.search(lines[-1]) else "unclear error"
+    return "clear error" if is_clear and _CLEAR.search(lines[-1]) and case.says in lines[-1] else "unclear error"
 
 
 # --- places ----------------------------------------------------------------------------------------------------------

@@ -75,7 +75,9 @@ def settings_of(folder, source=""):
 
 
 def environment(**own):
-    return os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"} | own
+    """The environment of servers and jobs; a job that ran in this process may have told Java to log less."""
+    kept = {name: value for name, value in os.environ.items() if name != "LOG4J_CONFIGURATION_FILE"}
+    return kept | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"} | own
 
 
 class Server(NamedTuple):

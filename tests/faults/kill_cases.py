@@ -56,7 +56,7 @@ STREAM_POINTS = (
     *((2, "coreset"), (2, "commit done 2"), (3, "labels"), (4, "labels done")),
 )
 RETRIES = 3
-MOMENTS = (1, 2, 3, 4, 5, 6)
+MOMENTS = (1, 2, 3, 4, 5)
 """The stages, by the order in which they have tasks at work, in which something is killed."""
 WITH_JAVA = """
 import os, signal, sys, threading, time

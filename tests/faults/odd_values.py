@@ -133,6 +133,12 @@ def _estimator(kernel: kc.Kernel = KERNEL) -> Any:
     return kc.KernelKMeans(2, kernel=kernel, coreset_size=12, random_state=0)
 
 
+def _tree_of(points: Any) -> kc.CoresetTree:
+    tree = kc.CoresetTree(2, KERNEL, 12)
+    tree.add(points)
+    return tree
+
+
 ESTIMATOR = _estimator().fit(PLAIN)
 MODEL = kc.KernelKMeansModel.fit_coreset(kc.Coreset(PLAIN, np.ones(N)), 3, KERNEL)
 WHOLE_CORESET = kc.Coreset(PLAIN, np.ones(N))
@@ -145,6 +151,11 @@ USES: dict[str, Callable[[Any], Any]] = {
     "empirical_error": lambda points: kc.empirical_error(points, WHOLE_CORESET, 3, KERNEL, n_center_sets=5),
     "choose_sigma": kc.choose_sigma,
     "spectral": lambda points: kc.fit_spectral(points, 2, KERNEL, 12).predict(PLAIN).tolist(),
+    "CoresetTree": lambda points: _plain(_tree_of(points).result()),
+    "block": lambda points: KERNEL.block(points, PLAIN).tolist(),
+    "SpectralClustering": lambda points: (
+        kc.SpectralClustering(2, kernel=KERNEL, coreset_size=12, random_state=0).fit(points).labels_.tolist()
+    ),
     "KernelKMeans": lambda points: _estimator().fit(points).labels_.tolist(),
     "KernelKMeans.predict": lambda points: ESTIMATOR.predict(points).tolist(),
     "KernelKMeans.transform": lambda points: ESTIMATOR.transform(points).tolist(),

@@ -12,7 +12,6 @@ from tests.golden import values
 
 def make(folder: Path) -> None:
     folder.mkdir(parents=True)
-    (folder / "values.json").write_text(json.dumps(values.compute(), indent=0) + "\n")
     data, kernel = values.points(400, 2), values.KERNELS["gaussian"]
     coreset = kc.build_coreset(data, 3, kernel, 40, seed=1, ids=np.arange(400))
     coreset.write_parquet(folder / "coreset.parquet")

@@ -1,4 +1,4 @@
-"""Same seeds, same coresets, labels and costs as in the version that wrote the golden values."""
+"""Same seeds, same coresets, labels and costs as when the golden values were written: python -m tests.golden.values."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.golden import values
 
-EXPECTED = json.loads((Path(__file__).parent / "v0.1.0" / "values.json").read_text())
+EXPECTED = json.loads((Path(__file__).parent / "values.json").read_text())
 
 
 @pytest.fixture(scope="module")

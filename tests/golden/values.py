@@ -1,4 +1,10 @@
-"""What the package computes for fixed seeds, through public names only, so that any version can be asked."""
+"""What the package computes for fixed seeds, through public names only, so that any version can be asked.
+
+`python -m tests.golden.values` writes values.json again, for a change that draws other coresets on purpose.
+"""
+
+import json
+from pathlib import Path
 
 import numpy as np
 
@@ -89,3 +95,7 @@ def some_graph():
     upper = np.triu(generator.random((120, 120)) < np.where(group[:, None] == group, 0.3, 0.02), 1)
     source, target = np.nonzero(upper)
     return kc.Graph.from_edges(source, target, n=120)
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "values.json").write_text(json.dumps(compute(), indent=0) + "\n")

@@ -119,13 +119,26 @@ def test_what_is_measured_is_what_numpy_measures(frame, points, model, weight_co
     probe = Measurement(model, weight_col is not None, fraction=1.0).probe
     truth = kc.center_set_costs(points, probe.center_sets, model.kernel, weights=weights)
     estimate = kc.center_set_costs(model.coreset.points, probe.center_sets, model.kernel, weights=model.coreset.weights)
-    assert summary.certificate == {
-        "largest_error": pytest.approx(np.abs(estimate / truth - 1).max()),
+    found = dict(summary.certificate)
+    proved, meaning, errors = found.pop("proved"), found.pop("meaning"), found.pop("errors")
+    off = np.abs(estimate / truth - 1)
+    assert errors == {
+        **{kind: pytest.approx(off[np.array(probe.kinds) == kind].max()) for kind in ("uniform", "spread", "crowded")},
+        "fitted": pytest.approx(abs(summary.coreset_cost / summary.cost - 1)),
+    }
+    assert found == {
+        "largest_error": max(errors.values()),
         "center_sets": 100,
         "fraction": 1.0,
         "sampled_rows": 600,
         "standard_error": 0.0,
     }
+    # All rows came to the driver, so the proof is the one of numpy, but for the order of the rows.
+    rows = model.coreset.certify(points, weights=weights, cost=summary.cost, n_center_sets=1)
+    assert proved == pytest.approx(dict(rows.proved), rel=1e-6)
+    assert meaning == pytest.approx(dict(rows.meaning), rel=1e-6)
+    assert proved["confidence"] == 1.0
+    assert off.max() <= proved["error"]
 
 
 def test_a_share_of_the_rows_has_a_standard_error(frame, model):

@@ -82,11 +82,11 @@ def test_the_error_lies_within_its_standard_error(rows):
     """
     points, weights = rows
     probe = probe_of(points, fraction=0.2)
-    found = tally_of(points, weights, probe).certificate(probe, points, weights)
+    found = tally_of(points, weights, probe).certificate(probe, points, weights).measured
     assert 0 < found["largest_error"] < 5 * found["standard_error"]
     assert found["sampled_rows"] == tally_of(points, weights, probe).sampled
     whole = probe_of(points, fraction=1.0)
-    exact = tally_of(points, weights, whole).certificate(whole, points, weights)
+    exact = tally_of(points, weights, whole).certificate(whole, points, weights).measured
     assert exact["largest_error"] < 1e-12
     assert exact["standard_error"] == 0.0
 
@@ -94,5 +94,5 @@ def test_the_error_lies_within_its_standard_error(rows):
 def test_rows_without_weight_certify_nothing(rows):
     points = np.zeros((10, 2))
     probe = Probe(points[None, :2], Linear(), 2.0, 1.0, 0)
-    found = tally_of(points, np.ones(10), probe, cuts=(3,)).certificate(probe, points, np.ones(10))
+    found = tally_of(points, np.ones(10), probe, cuts=(3,)).certificate(probe, points, np.ones(10)).measured
     assert (found["largest_error"], found["standard_error"], found["center_sets"]) == (None, None, 1)

@@ -105,6 +105,9 @@ BAD = [
     (lambda: Graph.from_matrix(-np.ones((2, 2))), "at least 0; got -1.0 at entry 0"),
     (lambda: Graph.from_matrix([[0.0, np.nan], [np.nan, 0.0]]), "finite and at least 0; got nan"),
     (lambda: Graph.from_matrix(np.full((3, 3), 1e308)), "finite sum"),
+    (lambda: Graph.from_edges([0, 1], [1, 2], [1e-320, 1e-320]), r"sum to 1e-150 to 1e.150.* Multiply all weights by"),
+    (lambda: Graph.from_edges([0, 1], [1, 2], [1e200, 1e200]), r"sum to 1e-150 to 1e.150.*; got 1e.200 to 2e.200"),
+    (lambda: Graph.from_edges(np.ma.MaskedArray([0, 1], mask=[0, 1]), [1, 2]), "`source` must have no masked values"),
     (lambda: Graph.from_matrix(np.zeros((0, 0))), "at least one node"),
     (lambda: Graph.from_matrix([["a", "b"], ["b", "a"]]), "must be numbers"),
     (

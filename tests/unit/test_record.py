@@ -122,8 +122,7 @@ def test_the_summary_says_what_a_person_wants_to_know():
         "coreset      1,000 points, total weight 21,000,000, from 161 leaves",
         "cost         200 on all rows; the coreset says 201 (0.50% off)",
         "clusters     0: 750 (75.0%), 1: 250 (25.0%)",
-        "certificate  cost within 1.20% of the truth over 100 random center sets, on 5.0% of the rows, "
-        "standard error 0.10%",
+        "measured     cost within 1.20% of the truth over 100 center sets, on 5.0% of the rows, standard error 0.10%",
         "output       out (parquet)",
         "record       out.run.json",
         "seconds      build 0.0",
@@ -137,7 +136,7 @@ def test_a_summary_of_little_is_short():
     record.add(coreset_cost=2.0, cluster_sizes=list(range(1, 24)), certificate={"largest_error": None})
     assert "cost         2 on the coreset" in summary_of(record)
     assert ", and 3 more" in summary_of(record)
-    assert "certificate" not in summary_of(record)
+    assert "measured" not in summary_of(record)
     record = record_at("r.json")
     record.add(cost=0.0, coreset_cost=0.0)
     assert "0 on all rows; the coreset says 0\n" in summary_of(record)

@@ -7,8 +7,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from kernelcoreset import Gaussian, Linear, build_coreset, draw_center_sets, empirical_error
-from kernelcoreset.coresets.sizing import theory_draws
-from tests.cases import some_points
+from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.sampling import theory_sample
+from kernelcoreset.coresets.sizing import sensitivity_draws, theory_draws
+from kernelcoreset.kernels.evaluator import as_columns
+from tests.cases import LARGEST_SCORE, some_points, standard_scores
 
 KERNEL = Gaussian(sigma=2.0)
 
@@ -27,15 +30,54 @@ def test_theory_draws_of_one_cluster_or_point_are_not_zero():
 def test_the_theory_keeps_a_small_input_and_says_why():
     points, weights = some_points(200, 2), np.ones(200)
     weights[3] = 0.0
-    coreset = build_coreset(points, 5, KERNEL, eps=0.1, theory=True, weights=weights, ids=np.arange(200))
+    coreset = build_coreset(points, 5, KERNEL, eps=0.1, theory=True, weights=weights, ids=np.arange(200), z=3.0)
     assert_array_equal(coreset.ids, np.delete(np.arange(200), 3))
     assert_array_equal(coreset.weights, np.ones(199))
     assert coreset.settings["theory_draws"] > 1e7
+    assert coreset.settings["theory_bound"].startswith("the paper's: ")
     assert coreset.settings["theory_rounds"] == 1
     assert "worst-case bound asks for" in coreset.settings["theory_note"]
     assert "there are 199 points" in coreset.settings["theory_note"]
     assert coreset.settings["eps"] == 0.1
     assert coreset.settings["seed"] == 0
+
+
+def test_the_bound_for_k_means_by_the_formula():
+    assert sensitivity_draws(0.1, 4) == pytest.approx(4 * 100 * 2 * np.log(40) ** 2)
+    assert sensitivity_draws(0.9, 4) == pytest.approx(4 / 0.81 / 0.81 * np.log(4 / 0.9) ** 2)
+    assert sensitivity_draws(0.9, 1) == pytest.approx(1 / 0.81)
+
+
+def test_k_means_by_the_best_bound():
+    """One round, independent draws, and the coreset says by which theorem."""
+    points = some_points(5_000, 2)
+    coreset = build_coreset(points, 2, KERNEL, eps=0.3, theory=True, ids=np.arange(5_000), seed=1)
+    assert coreset.settings["theory_draws"] == int(np.ceil(sensitivity_draws(0.3, 2)))
+    assert len(coreset) <= coreset.settings["theory_draws"] < 5_000
+    assert coreset.settings["theory_bound"].startswith(
+        "sensitivity sampling for k-means: k/eps^2 min(sqrt(k), 1/eps^2)"
+    )
+    assert coreset.settings["theory_rounds"] == 1
+    assert_array_equal(coreset.points, points[coreset.ids])
+    assert empirical_error(points, coreset, 2, KERNEL) < 0.3
+
+
+def test_the_draw_of_the_theorem_is_unbiased():
+    points = some_points(300, 2)
+    weights = np.random.default_rng(0).choice([0.5, 1.0, 4.0], size=300)
+    recipe = Recipe(k=3, kernel=KERNEL, size=40)
+    totals, firsts = [], []
+    for seed in range(400):
+        chosen, drawn = theory_sample(as_columns(points), weights, recipe.varied(seed=seed))
+        totals.append(drawn.sum())
+        firsts.append(drawn @ points[chosen, 0])
+    scores = standard_scores(np.column_stack([totals, firsts]), [weights.sum(), weights @ points[:, 0]])
+    assert np.abs(scores).max() < LARGEST_SCORE
+
+
+def test_equal_points_by_the_theorem():
+    coreset = build_coreset(np.ones((500, 2)), 2, KERNEL, eps=0.5, theory=True)
+    assert coreset.weights.sum() == pytest.approx(500)
 
 
 def test_the_theory_iterates_where_its_bound_is_small():

@@ -185,27 +185,31 @@ def distance_block(program: Program, cloud: Cloud, rows: Rows, out: Floats) -> N
 
 @compiled()
 def update_nearest(
-    program: Program, cloud: Cloud, weights: Floats, pivots: Rows, first: int, z: float, found: NearestPivots
+    program: Program,
+    cloud: Cloud,
+    weights: Floats,
+    pivots: Rows,
+    ranges: Ints,
+    first: int,
+    z: float,
+    found: NearestPivots,
 ) -> None:
-    """Compare all points with more pivots and update `found`.
+    """Compare points with more pivots and update `found`: tile t with pivots ranges[t, 0] up to ranges[t, 1] - 1.
 
-    Pivot r of this call has the index `first + r`. A tile is compared with all pivots while it is in the cache.
+    Pivot r of this call has the index `first + r`. The one after a range is only what follows the last pivot of it.
+    A tile is compared with its pivots while it is in the cache.
     """
     stack = np.empty((program.stack_rows, TILE))
+    never = np.full(TILE, -1.0)  # smaller than any distance
     n = cloud.columns.shape[1]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
-        for r in range(pivots.points.shape[0]):
+        best, nearest, onward = found.distances[low:high], found.nearest[low:high], found.onward[low:high]
+        end = ranges[low // TILE, 1]
+        for r in range(ranges[low // TILE, 0], min(end + 1, pivots.points.shape[0])):
             distances(program, cloud, low, high, pivots, r, z, stack)
-            keep_nearest(
-                stack[0],
-                high - low,
-                first + r,
-                found.distances[low:high],
-                found.nearest[low:high],
-                found.onward[low:high],
-            )
-        found.tile_costs[low // TILE] = weighted_sum(found.distances[low:high], weights[low:high], high - low)
+            keep_nearest(stack[0], high - low, first + r, best if r < end else never, nearest, onward)
+        found.tile_costs[low // TILE] = weighted_sum(best, weights[low:high], high - low)
 
 
 @compiled()

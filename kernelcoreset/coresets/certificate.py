@@ -1,0 +1,284 @@
+"""The certificate of a coreset: what was measured, what is proved, and what both mean for a clustering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernelcoreset.checks import (
+    Floats,
+    check_at_least,
+    check_count,
+    check_points,
+    check_same_dimension,
+    check_seed,
+    check_weights,
+)
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.error import KINDS, center_set_costs, draw_center_sets, relative_errors
+from kernelcoreset.coresets.optimum import least_cost
+from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.seeding import seed_pivots
+from kernelcoreset.coresets.transport import (
+    Transport,
+    distance_blocks,
+    largest_shares,
+    nearest_points,
+    plan_transport,
+)
+from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.kernel import Kernel
+
+CONFIDENCE = 0.99
+"""Of a bound that is estimated on a sample of the rows."""
+_QUANTILE = 2.326  # of the normal distribution at CONFIDENCE, one-sided
+_USELESS = 10.0  # errors beyond this say nothing
+_FITTED = 10  # sets of fitted centers
+_MOST_EVALUATIONS = 100_000_000  # kernel values between rows and coreset points, by default
+_LLOYD_STEPS = 3
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How good a coreset is. Plain data.
+
+    Attributes
+    ----------
+    measured : dict
+        `largest_error`: the largest relative error of the coreset's cost over all center sets that were tried, and
+        `errors` by their kind. "uniform", "spread" and "crowded" are those of `draw_center_sets`, "fitted" are centers
+        of clusters. `center_sets`, `rows` (that were measured on) and `standard_error` (0 if on all rows).
+    proved : dict
+        `error`: no set of k centers has a larger relative error; infinity if nothing can be proved.
+        `error_from_found`: nor has any set, of any number, that costs at least `found_cost` on the coreset, the cost of
+        the best clustering that was tried. `confidence` is 1 if the bounds were computed on all rows, else that of the
+        estimate. `moved`, `least`, `most` and `wrong` are those of the plan that proves it (docs/algorithms.md).
+    meaning : dict
+        `k`; `optimum_at_least`: no clustering of all rows into k clusters costs less; `cost`: the cost of the
+        clustering that was given, on all rows, and `times_optimum`: it costs at most this many times the optimum (None
+        if none was given or nothing can be proved).
+    """
+
+    measured: Mapping[str, Any]
+    proved: Mapping[str, Any]
+    meaning: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as plain data: what was measured, with `proved` and `meaning` beside it."""
+        return {**self.measured, "proved": dict(self.proved), "meaning": dict(self.meaning)}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<9} {text}" for name, text in in_words(self.to_dict()))
+
+    __repr__ = __str__
+
+
+def in_words(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return the three parts of a certificate, as plain data, in sentences; a part that says nothing is left out."""
+    measured, proved, meaning = certificate, certificate.get("proved", {}), certificate.get("meaning", {})
+    if measured.get("largest_error") is not None:
+        text = f"cost within {measured['largest_error']:.2%} of the truth"
+        if "center_sets" in measured:
+            text += f" over {measured['center_sets']:,} center sets"
+        if measured.get("fraction", 1.0) < 1:
+            text += f", on {measured['fraction']:.1%} of the rows"
+        if measured.get("standard_error"):
+            text += f", standard error {measured['standard_error']:.2%}"
+        yield "measured", text
+    if proved.get("error") is not None:
+        sure = "" if proved["confidence"] == 1 else f", with {proved['confidence']:.0%} confidence"
+        every = f"within {proved['error']:.0%} for every set of {meaning['k']} centers"
+        if proved["error"] > _USELESS:
+            every = f"nothing useful for every set of {meaning['k']} centers"
+        if proved["error_from_found"] <= _USELESS:
+            every += (
+                f", within {proved['error_from_found']:.0%} for those that cost at least {proved['found_cost']:.6g}"
+            )
+        yield "proved", every + sure
+    if meaning.get("optimum_at_least"):
+        text = (
+            f"no clustering of all rows into {meaning['k']} clusters costs less than {meaning['optimum_at_least']:.6g}"
+        )
+        if meaning.get("times_optimum") is not None:
+            text += f"; this one costs at most {meaning['times_optimum']:.3g} times the optimum"
+        yield "meaning", text
+
+
+def certify(
+    coreset: Coreset,
+    points: ArrayLike,
+    *,
+    weights: ArrayLike | None,
+    k: int | None,
+    kernel: Kernel | None,
+    n_center_sets: int,
+    most_rows: int | None,
+    cost: float | None,
+    seed: int,
+) -> Certificate:
+    """Return the certificate of a coreset for the points it was built from; `Coreset.certify` describes it."""
+    recipe = _recipe_of(coreset, k, kernel, check_seed(seed))
+    n_center_sets = check_count("n_center_sets", n_center_sets)
+    cost = None if cost is None else check_at_least("cost", cost, 0.0)
+    generator = np.random.default_rng(seed)
+    rows = check_points(points)
+    if not len(coreset):
+        raise DataError("A certificate needs a coreset that is not empty; got one of 0 points.")
+    check_same_dimension("points", rows.shape[1], coreset.points.shape[1], "the coreset")
+    row_weights = check_weights(weights, len(rows))
+    rows, row_weights = rows[row_weights > 0], row_weights[row_weights > 0]
+    most = most_rows_for(len(coreset)) if most_rows is None else check_count("most_rows", most_rows)
+    share = min(1.0, most / len(rows))
+    if share < 1.0:
+        chosen = np.sort(generator.choice(len(rows), size=most, replace=False))
+        rows, row_weights = rows[chosen], row_weights[chosen]
+    own, own_weights = np.array(coreset.points), np.array(coreset.weights)
+    fitted = _FittedCenters(own, own_weights, recipe, generator)
+    blocks = fitted.watch(distance_blocks(rows, own, recipe.kernel))
+    proved, plan = prove(own, own_weights, blocks, row_weights, recipe, share, float(fitted.costs.min()))
+    errors = {"fitted": fitted.error(row_weights, share)}
+    for kind in KINDS:
+        # Like random rows, or from the coreset, where that is much faster.
+        source, source_weights = (rows, None) if kind == "uniform" else (own, own_weights)
+        sets = draw_center_sets(
+            source, recipe.k, recipe.kernel, kind=kind, n_center_sets=n_center_sets, z=recipe.z,
+            weights=source_weights, seed=recipe.seed,
+        )  # fmt: skip
+        estimate = center_set_costs(own, sets, recipe.kernel, z=recipe.z, weights=own_weights)
+        truth = center_set_costs(rows, sets, recipe.kernel, z=recipe.z, weights=row_weights) / share
+        errors[kind] = float(relative_errors(truth, estimate).max())
+    measured = {
+        "largest_error": max(errors.values()),
+        "errors": errors,
+        "center_sets": len(KINDS) * n_center_sets + _FITTED,
+        "fraction": share,
+        "sampled_rows": len(rows),
+        "standard_error": fitted.standard_error(row_weights, share),
+    }
+    return Certificate(measured, proved, what_it_means(plan, recipe.k, cost))
+
+
+def most_rows_for(size: int) -> int:
+    """Return on how many rows the bound for a coreset of this size is computed: each takes as many kernel values."""
+    return max(2_000, _MOST_EVALUATIONS // size)
+
+
+def _recipe_of(coreset: Coreset, k: int | None, kernel: Kernel | None, seed: int) -> Recipe:
+    """k, kernel and z of a certificate: those of the coreset's settings if they are not given."""
+    settings = coreset.settings
+    if k is None and "k" not in settings:
+        raise SettingError("`k` is not in the settings of this coreset. Give k=...")
+    if kernel is None:
+        if "kernel" not in settings:
+            raise SettingError("`kernel` is not in the settings of this coreset. Give kernel=...")
+        kernel = Kernel.from_dict(settings["kernel"])
+    k = check_count("k", settings["k"] if k is None else k)
+    return Recipe(k, kernel, max(k, len(coreset)), z=settings.get("z", 2.0), seed=seed)
+
+
+def prove(
+    points: Floats,
+    weights: Floats,
+    blocks: Iterator[Floats],
+    row_weights: Floats,
+    recipe: Recipe,
+    share: float,
+    found_cost: float,
+) -> tuple[dict[str, Any], Transport]:
+    """Return the proved part of a certificate, and the plan behind it. Assumes validated input.
+
+    `blocks` are the squared distances of the rows to the points of the coreset (`distance_blocks`), `share` is the
+    share of all rows that these rows are, a uniform sample, and `found_cost` the cost of a good clustering on the
+    coreset.
+    """
+    squared, z = recipe.kernel.squared_distances(points, points), recipe.z
+    at_cost = least_cost(squared, weights, recipe.k, z)
+    shares = largest_shares(squared, weights, at_cost, z)
+    edges = nearest_points(blocks, z)
+    plan, parts = plan_transport(edges, row_weights / share, weights, shares, at_cost, z)
+    if share < 1.0:
+        # The cheapest plan of a sample costs more than that of all rows in expectation, as a plan's cost is convex in
+        # the rows; its spread is that of a sum of independent parts.
+        spread = float(parts.std()) * np.sqrt(len(parts) * (1.0 - share))
+        plan = plan._replace(moved=plan.moved + _QUANTILE * spread)
+    found = {
+        "error": plan.error,
+        "error_from_found": plan._replace(at_cost=max(at_cost, found_cost)).error,
+        "found_cost": found_cost,
+        "confidence": 1.0 if share == 1.0 else CONFIDENCE,
+        "rows": len(row_weights),
+        "moved": plan.moved,
+        "least": plan.least,
+        "most": plan.most,
+        "wrong": plan.wrong,
+        "coreset_cost_at_least": at_cost,
+    }
+    return found, plan
+
+
+def what_it_means(plan: Transport, k: int, cost: float | None) -> dict[str, Any]:
+    """Return the meaning of a plan for a clustering that costs `cost` on all rows."""
+    least = plan.interval(plan.at_cost)[0]
+    return {
+        "k": k,
+        "optimum_at_least": least,
+        "cost": cost,
+        "times_optimum": cost / least if cost is not None and least > 0.0 else None,
+    }
+
+
+class _FittedCenters:
+    """Centers that are not points: means of clusters of the coreset, after a few Lloyd steps from different seeds.
+
+    Attributes
+    ----------
+    costs : ndarray of shape (sets,)
+        On the coreset.
+    """
+
+    def __init__(self, points: Floats, weights: Floats, recipe: Recipe, generator: np.random.Generator) -> None:
+        self.k, self.z = k, z = recipe.k, recipe.z
+        kernel = recipe.kernel
+        squared = kernel.squared_distances(points, points)
+        cloud = evaluator_of(kernel).cloud(as_columns(points))
+        means = np.zeros((len(points), _FITTED, k))
+        for own in means.transpose(1, 2, 0):
+            nearest = seed_pivots(kernel, cloud, weights, k, z, generator).nearest
+            for _ in range(_LLOYD_STEPS):
+                members = weights * np.equal(nearest, np.arange(k)[:, None])
+                kept = np.flatnonzero(members.any(axis=1))  # a cluster without points leaves its center where it was
+                own[kept] = members[kept] / members[kept].sum(axis=1, keepdims=True)
+                inner = 0.5 * np.einsum("cj,cj->c", own @ squared, own)
+                inner[~own.any(axis=1)] = -np.inf  # a center that does not exist is infinitely far away
+                nearest = (own @ squared - inner[:, None]).argmin(axis=0)
+        self._means = means.reshape(len(points), -1)
+        self._inner = 0.5 * np.einsum("jc,jc->c", squared @ self._means, self._means)
+        self._inner[~self._means.any(axis=0)] = -np.inf
+        self._powers: list[Floats] = []
+        self.costs: Floats = weights @ self._of(squared)
+
+    def _of(self, squared: Floats) -> Floats:
+        to_means = np.maximum(squared @ self._means - self._inner, 0.0)
+        powers: Floats = to_means.reshape(len(squared), _FITTED, self.k).min(axis=2) ** (0.5 * self.z)
+        return powers
+
+    def watch(self, blocks: Iterator[Floats]) -> Iterator[Floats]:
+        """Return the same blocks of squared distances, and measure the centers on each of them."""
+        for squared in blocks:
+            self._powers.append(self._of(squared))
+            yield squared
+
+    def error(self, row_weights: Floats, share: float) -> float:
+        """Return the largest relative error, once all blocks have been watched."""
+        return float(relative_errors(row_weights @ np.concatenate(self._powers) / share, self.costs).max())
+
+    def standard_error(self, row_weights: Floats, share: float) -> float:
+        """Return the largest relative standard error of a cost that is measured on a share of the rows."""
+        parts = row_weights[:, None] * np.concatenate(self._powers)
+        sums, spread = parts.sum(axis=0), parts.std(axis=0) * np.sqrt(len(parts) * (1.0 - share))
+        return float(np.divide(spread, sums, out=np.zeros_like(sums), where=sums > 0).max())

@@ -1,0 +1,221 @@
+"""How far the weight of rows must be moved to become a coreset: this bounds the error for every set of centers.
+
+A plan moves rows, each with its weight times a factor, onto coreset points. The cost of moving, the range of the
+factors and the weight that the plan leaves wrong bound the cost of every set of centers on the rows by its cost on the
+coreset. docs/algorithms.md has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.kernel import Kernel
+
+Indices = NDArray[np.int64]
+
+_NEAR = 12  # coreset points that a row may be moved to
+_ROWS_AT_ONCE = 1024
+_ROUNDS = (30, 70, 200)  # of scaling; after each of them the plan is looked at
+_WIDTH = 0.3  # of the shares of a row, in mean distances^z to the nearest coreset point
+_TOLERANCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
+_LARGEST_EXPONENT = 60.0
+
+
+class Transport(NamedTuple):
+    """A plan from rows to a coreset, as far as the bounds need it."""
+
+    moved: float
+    """Sum of moved weight times distance^z."""
+    least: float
+    """Smallest factor of a row's weight."""
+    most: float
+    """Largest factor of a row's weight."""
+    wrong: float
+    """Largest share of the coreset's cost that is on weight the plan leaves wrong."""
+    at_cost: float
+    """The bounds hold for centers that cost at least this much on the coreset."""
+    z: float
+
+    def interval(self, coreset_cost: float) -> tuple[float, float]:
+        """Return the least and the largest cost on the rows of centers that cost this much on the coreset.
+
+        Examples
+        --------
+        >>> plan = Transport(moved=1.0, least=1.0, most=1.0, wrong=0.0, at_cost=9.0, z=2.0)
+        >>> plan.interval(100.0)
+        (81.0, 121.0)
+        """
+        way = self.moved ** (1.0 / self.z)
+        low = (max(0.0, 1.0 - self.wrong) * coreset_cost) ** (1.0 / self.z) - way
+        high = ((1.0 + self.wrong) * coreset_cost) ** (1.0 / self.z) + way
+        return max(0.0, low) ** self.z / self.most, high**self.z / self.least
+
+    @property
+    def error(self) -> float:
+        """A bound on |cost(S, C) / cost(X, C) - 1| for all centers C that cost at least `at_cost` on the coreset S."""
+        low, high = self.interval(self.at_cost)
+        return max(self.at_cost / low - 1.0, 1.0 - self.at_cost / high) if low > 0.0 else math.inf
+
+
+class Edges(NamedTuple):
+    """Where each row may go: row i has the entries starts[i] to starts[i + 1] of the other arrays."""
+
+    starts: Indices
+    targets: Indices
+    powers: Floats
+
+
+def plan_transport(
+    edges: Edges, row_weights: Floats, weights: Floats, shares_of_cost: Floats, at_cost: float, z: float
+) -> tuple[Transport, Floats]:
+    """Return the plan with the smallest error of those tried, and what each row adds to `moved`.
+
+    Every plan gives a valid bound. A row is shared among its nearest coreset points, more to nearer ones, and the
+    shares are scaled until the coreset points get about their weights (Sinkhorn). What is missing then is made up by
+    factors of the rows' weights within a tolerance, and beyond that counts as wrong. Assumes validated input.
+
+    Parameters
+    ----------
+    edges : Edges
+        Of the rows, from `nearest_points`.
+    row_weights : ndarray of shape (n,)
+    weights : ndarray of shape (s,)
+    shares_of_cost : ndarray of shape (s,)
+        Of `largest_shares`.
+    at_cost, z : float
+    """
+    nearest = np.minimum.reduceat(edges.powers, edges.starts[:-1])
+    shares = _first_shares(*edges, _WIDTH * float(np.average(nearest, weights=row_weights)))
+    plans: list[tuple[float, int, Transport, Floats]] = []
+    for rounds in _ROUNDS:
+        _scale(edges.starts, edges.targets, shares, row_weights, weights, rounds)
+        received = _received(edges.starts, edges.targets, shares, row_weights, len(weights))
+        for tolerance in _TOLERANCES:
+            factors = np.clip(weights / received, 1.0 - tolerance, 1.0 + tolerance)
+            wrong = float(np.abs(weights - factors * received) @ shares_of_cost)
+            parts, own = _parts(*edges, shares * factors[edges.targets], row_weights)
+            found = Transport(float(parts.sum()), float(own.min()), float(own.max()), wrong, at_cost, z)
+            plans.append((found.error, len(plans), found, parts))
+    *_, best, parts = min(plans)
+    return best, parts
+
+
+def nearest_points(blocks: Iterator[Floats], z: float) -> Edges:
+    """Return each row's nearest coreset points, and for a coreset point that is near to none the row nearest to it.
+
+    Parameters
+    ----------
+    blocks : iterator of ndarray of shape (some rows, s)
+        Squared distances, for all rows in their order.
+    z : float
+    """
+    targets, powers = [], []
+    closest, closest_row, n = np.empty(0), np.empty(0, dtype=np.int64), 0
+    for squared in blocks:
+        each = np.arange(squared.shape[1])
+        count = min(_NEAR, len(each))
+        near = np.argpartition(squared, count - 1, axis=1)[:, :count]
+        targets.append(near)
+        powers.append(np.take_along_axis(squared, near, axis=1))
+        row = np.argmin(squared, axis=0)
+        if n == 0:
+            closest, closest_row = np.full(len(each), np.inf), np.zeros(len(each), dtype=np.int64)
+        nearer = squared[row, each] < closest
+        closest[nearer], closest_row[nearer] = squared[row, each][nearer], n + row[nearer]
+        n += len(squared)
+    target, power = np.concatenate(targets), np.concatenate(powers)
+    alone = np.setdiff1d(np.arange(len(closest)), target)
+    sources = np.concatenate([np.repeat(np.arange(n), target.shape[1]), closest_row[alone]])
+    target, power = np.concatenate([target.ravel(), alone]), np.concatenate([power.ravel(), closest[alone]])
+    by_row = np.argsort(sources, kind="stable")
+    starts = np.searchsorted(sources[by_row], np.arange(n + 1))
+    return Edges(starts, target[by_row], power[by_row] ** (0.5 * z) if z != 2.0 else power[by_row])
+
+
+def distance_blocks(rows: Floats, points: Floats, kernel: Kernel) -> Iterator[Floats]:
+    """Return the squared distances of rows and coreset points, for some rows at a time."""
+    for low in range(0, len(rows), _ROWS_AT_ONCE):
+        yield kernel.squared_distances(rows[low : low + _ROWS_AT_ONCE], points)
+
+
+def largest_shares(squared: Floats, weights: Floats, at_cost: float, z: float) -> Floats:
+    """Return, per unit of weight of each coreset point, the largest share it can have in a cost of at least `at_cost`.
+
+    For any centers and any set B of points, f(s) <= (f(y)^(1/z) + d(s, y))^z for each y of B. With Minkowski's
+    inequality the weight of B times f(s) is at most (cost^(1/z) + V^(1/z))^z, V the sum over B of weight times
+    d(s, y)^z. The best of all balls around s is taken.
+
+    Parameters
+    ----------
+    squared : ndarray of shape (s, s)
+        Squared distances between the coreset points.
+    weights : ndarray of shape (s,)
+    at_cost, z : float
+    """
+    if at_cost <= 0.0:
+        return np.full(len(weights), np.inf)
+    order = np.argsort(squared, axis=1)
+    inside = weights[order]
+    moments = np.cumsum(inside * np.take_along_axis(squared, order, axis=1) ** (0.5 * z), axis=1)
+    shares: Floats = ((1.0 + (moments / at_cost) ** (1.0 / z)) ** z / np.cumsum(inside, axis=1)).min(axis=1)
+    return shares
+
+
+@compiled()
+def _first_shares(starts: Indices, targets: Indices, powers: Floats, width: float) -> Floats:
+    """Shares of each row that fall exponentially with the power of the distance."""
+    shares = np.empty(len(powers))
+    for i in range(len(starts) - 1):
+        nearest = powers[starts[i] : starts[i + 1]].min()
+        total = 0.0
+        for e in range(starts[i], starts[i + 1]):
+            exponent = (powers[e] - nearest) / width if width > 0.0 else _LARGEST_EXPONENT * (powers[e] > nearest)
+            shares[e] = np.exp(-min(exponent, _LARGEST_EXPONENT))
+            total += shares[e]
+        shares[starts[i] : starts[i + 1]] /= total
+    return shares
+
+
+@compiled()
+def _received(starts: Indices, targets: Indices, shares: Floats, row_weights: Floats, count: int) -> Floats:
+    received = np.zeros(count)
+    for i in range(len(starts) - 1):
+        for e in range(starts[i], starts[i + 1]):
+            received[targets[e]] += row_weights[i] * shares[e]
+    return received
+
+
+@compiled()
+def _scale(
+    starts: Indices, targets: Indices, shares: Floats, row_weights: Floats, weights: Floats, rounds: int
+) -> None:
+    """Scale the shares towards the coreset points' weights, then back to one whole per row, again and again."""
+    for _ in range(rounds):
+        factors = weights / _received(starts, targets, shares, row_weights, len(weights))
+        for i in range(len(starts) - 1):
+            total = 0.0
+            for e in range(starts[i], starts[i + 1]):
+                shares[e] *= factors[targets[e]]
+                total += shares[e]
+            for e in range(starts[i], starts[i + 1]):
+                shares[e] /= total
+
+
+@compiled()
+def _parts(
+    starts: Indices, targets: Indices, powers: Floats, moved: Floats, row_weights: Floats
+) -> tuple[Floats, Floats]:
+    """What each row adds to the cost of the plan, and the factor of its weight."""
+    costs, factors = np.zeros(len(starts) - 1), np.zeros(len(starts) - 1)
+    for i in range(len(starts) - 1):
+        for e in range(starts[i], starts[i + 1]):
+            factors[i] += moved[e]
+            costs[i] += row_weights[i] * moved[e] * powers[e]
+    return costs, factors
