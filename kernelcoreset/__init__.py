@@ -4,7 +4,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from kernelcoreset._version import __version__
-from kernelcoreset.clustering.choosing import ChoiceOfK, choose_k, choose_sigma
+from kernelcoreset.clustering.choosing import choose_sigma
+from kernelcoreset.clustering.choosing_k import ChoiceOfK, choose_k
 from kernelcoreset.clustering.exact import solve_exact
 from kernelcoreset.clustering.problem import Solution
 from kernelcoreset.clustering.solve import solve
@@ -14,6 +15,7 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, empirical_error
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import ConflictError, DataError, FormatError, KernelCoresetError, KernelError, SettingError
+from kernelcoreset.exploring.explore import Exploration, explore
 from kernelcoreset.graphs.graph import Graph, graph_normalized_cut
 from kernelcoreset.graphs.model import GraphModel, fit_graph
 from kernelcoreset.kernels import (
@@ -31,6 +33,7 @@ from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spectral.cut import NormalizedCut, normalized_cut
 from kernelcoreset.spectral.model import SpectralModel, fit_spectral
+from kernelcoreset.spectral.neighbors import NeighborModel, fit_neighbors
 from kernelcoreset.store.store import CoresetStore, LeafUpdate
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ __all__ = [
     "CoresetTree",
     "Cosine",
     "DataError",
+    "Exploration",
     "Exponential",
     "FormatError",
     "Gaussian",
@@ -66,6 +70,7 @@ __all__ = [
     "LeafUpdate",
     "Linear",
     "Matern",
+    "NeighborModel",
     "NormalizedCut",
     "Polynomial",
     "SettingError",
@@ -81,7 +86,9 @@ __all__ = [
     "choose_sigma",
     "draw_center_sets",
     "empirical_error",
+    "explore",
     "fit_graph",
+    "fit_neighbors",
     "fit_spectral",
     "graph_normalized_cut",
     "merge_coresets",

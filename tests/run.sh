@@ -25,11 +25,8 @@ if [ "${1:-}" = --services ]; then
   exec .venv/bin/python -m pytest --durations=15 tests/services "$@"
 fi
 
-# numba's cache on disk does not notice a change in a file that another compiled file calls: start without one.
-find kernelcoreset -name '*.nb[ic]' -delete
-
-# Compile once into the cache on disk, before several test processes do it at the same time; lint and types run meanwhile.
-.venv/bin/python tests/compile_once.py &
+# Compile once, before several test processes do it at the same time; lint and types run meanwhile.
+.venv/bin/python -m kernelcoreset.models.rehearsal >/dev/null &
 compiling=$!
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .

@@ -58,7 +58,8 @@ def _move(squared: Floats, weights: Floats, clusters: _Clusters, j: int, source:
 @compiled()
 def _recompute(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters) -> float:
     """Compute all clusters from the labels; return the cost."""
-    clusters.sums[:] = 0.0
+    for c in range(len(clusters.mass)):
+        clusters.sums[c, :] = 0.0
     clusters.mass[:] = 0.0
     clusters.counts[:] = 0.0
     for j in range(len(labels)):
@@ -118,8 +119,8 @@ def fill_empty(weights: Floats, labels: Labels, distances: Floats, k: int) -> No
     The point comes from a cluster of several points and costs nothing in its new one, so the cost cannot rise.
     """
     counts = np.zeros(k, dtype=np.int64)
-    for label in labels:
-        counts[label] += 1
+    for i in range(len(labels)):
+        counts[labels[i]] += 1
     for c in range(k):
         if counts[c] > 0:
             continue
@@ -147,7 +148,7 @@ def _follow(squared: Floats, weights: Floats, old: Labels, labels: Labels, clust
         before = clusters.mass.copy()
         for j in range(len(labels)):
             if old[j] != labels[j]:
-                _move(squared, weights, clusters, j, old[j], labels[j])
+                _move(squared, weights, clusters, j, np.int64(old[j]), np.int64(labels[j]))
         for c in range(len(before)):
             if not clusters.mass[c] > _LEFT * before[c]:
                 _recompute_one(squared, weights, labels, clusters, c)
@@ -164,15 +165,16 @@ def _move_singly(squared: Floats, weights: Floats, labels: Labels, clusters: _Cl
     sums, mass, counts, spreads = clusters
     moved = False
     for i in range(len(labels)):
-        a, w = labels[i], weights[i]
+        a, w = np.int64(labels[i]), weights[i]
         if counts[a] <= 1 or not mass[a] - w > _LEFT * mass[a]:  # nearly all of the cluster: it is where its mean is
             continue
-        target, least = a, w * mass[a] / (mass[a] - w) * (sums[a, i] / mass[a] - spreads[a]) - ROUNDING * cost
+        target = a
+        least = w * mass[a] / (mass[a] - w) * (sums[a, i] / mass[a] - spreads[a]) - ROUNDING * cost
         for b in range(len(mass)):
             if b != a:
                 price = w * mass[b] / (mass[b] + w) * (sums[b, i] / mass[b] - spreads[b])
                 if price < least:
-                    target, least = b, price
+                    target, least = np.int64(b), price
         if target != a:
             pairs_a = spreads[a] * mass[a] ** 2 - w * sums[a, i]
             pairs_b = spreads[target] * mass[target] ** 2 + w * sums[target, i]
@@ -194,11 +196,12 @@ def descend_means(squared: Floats, weights: Floats, labels: Labels, k: int, max_
     clusters = _Clusters(np.empty((k, s)), np.empty(k), np.empty(k), np.empty(k))
     distances = np.ones(s)
     fill_empty(weights, labels, distances, k)
-    old = labels.copy()
+    old = np.empty(s, dtype=np.int32)
     cost = _recompute(squared, weights, labels, clusters)
     fresh = True
     for step in range(1, max_iter + 1):
-        old[:] = labels
+        for i in range(s):
+            old[i] = labels[i]
         _assign(clusters, labels, distances)
         fill_empty(weights, labels, distances, k)
         moved = _follow(squared, weights, old, labels, clusters)
@@ -209,7 +212,8 @@ def descend_means(squared: Floats, weights: Floats, labels: Labels, k: int, max_
             if lower < cost:
                 cost, fresh = lower, False
                 continue
-        labels[:] = old  # a step without gain comes from rounding, or from a function that is not a kernel
+        for i in range(s):  # a step without gain comes from rounding, or from a function that is not a kernel
+            labels[i] = old[i]
         cost = _recompute(squared, weights, labels, clusters)
         if fresh:
             return cost, step, True

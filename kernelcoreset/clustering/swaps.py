@@ -42,7 +42,9 @@ def swap_center(squared: Floats, weights: Floats, to_centers: Floats, candidate:
         labels[i], second[i] = a, b
         fresh = squared[candidate, i] ** (0.5 * z)
         missed[a] += weights[i] * (min(fresh, to_centers[b, i]) - min(fresh, to_centers[a, i]))
-    leaves = np.argmin(missed)
+    leaves = 0
+    for c in range(k):
+        leaves = c if missed[c] < missed[leaves] else leaves
     for i in range(s):
         stays = second[i] if labels[i] == leaves else labels[i]
         labels[i] = leaves if squared[candidate, i] ** (0.5 * z) < to_centers[stays, i] else stays

@@ -35,7 +35,10 @@ def _times(matrix: Floats, vector: Floats, out: Floats) -> float:
     for j in range(len(vector)):
         if vector[j] != 0.0:
             add_row(out, matrix[j], vector[j])
-    return np.sum(vector * out)
+    product = 0.0
+    for j in range(len(vector)):
+        product += vector[j] * out[j]
+    return product
 
 
 @compiled()

@@ -75,14 +75,14 @@ def halve(
     distances = _single(_group_distances(recipe, points, count, size, generator), recipe.z)
     shares = (weights / weights.mean()).astype(np.float32)
     order: Indices = neighbours_together(np.ascontiguousarray(distances[:: count // _AXES].T), 1 << halvings)
-    costs = _set_costs(distances, shares, order, np.arange(count)[:, None])
+    single = np.arange(count)[:, None]
+    sets = generator.integers(count, size=(effort.center_sets, recipe.k // size))
     for left in range(halvings, 0, -1):
-        if left == min(halvings, _LAST):
-            sets = generator.integers(count, size=(effort.center_sets, recipe.k // size))
-            costs = _set_costs(distances, shares, order, sets)
+        if left in (halvings, _LAST):
+            costs, scales = _set_costs(distances, shares, order, sets if left <= _LAST else single)
         pairs = len(order) // 2
         signs = np.where(generator.random(pairs) < 0.5, np.float32(1.0), np.float32(-1.0))
-        sums = _group_sums(costs, signs, min(effort.groups, pairs))
+        sums = _group_sums(costs, signs, min(effort.groups, pairs)) * scales
         kicks = generator.random((_KICKS * 64 // effort.groups, _KICKED))
         turns = balanced_turns(sums @ sums.T, kicks)
         chosen = 2 * np.arange(pairs) + (signs * np.resize(turns, pairs) < 0.0)
@@ -100,7 +100,7 @@ def tail_factor(failure: float, groups: int = IN_FEW_DIMENSIONS.groups) -> float
     Examples
     --------
     >>> round(tail_factor(0.01), 2)
-    9.89
+    9.9
     """
     return math.sqrt(2.0 * (groups * math.log(2.0) + math.log(1.0 / failure)))
 
@@ -200,10 +200,18 @@ def _select(keys: Singles, order: Indices, low: int, high: int, middle: int) -> 
             break
 
 
-@compiled(fastmath={"contract"})
-def _set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indices) -> Singles:
-    """out[s, i] = share of point order[i] in the cost of the landmarks of set s. Each row sums to 1, or to 0."""
-    out = np.empty((len(sets), len(order)), dtype=np.float32)
+@compiled(fastmath={"reassoc"})
+def _sum(values: Singles) -> np.float32:
+    total = np.float32(0.0)
+    for i in range(len(values)):
+        total += values[i]
+    return total
+
+
+@compiled(fastmath={"contract", "nnan", "nsz"})  # distances are finite, and without this `min` does not vectorise
+def _set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indices) -> tuple[Singles, Floats]:
+    """The cost of point order[i] for the landmarks of set s, shape (sets, points), and 1 / cost of each set (or 0)."""
+    out, scales = np.empty((len(sets), len(order)), dtype=np.float32), np.zeros(len(sets))
     near = np.empty((len(distances), _TILE), dtype=np.float32)
     own = np.empty(_TILE, dtype=np.float32)
     for low in range(0, len(order), _TILE):
@@ -222,18 +230,10 @@ def _set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indic
                     best[i] = min(best[i], other[i])
             for i in range(size):
                 best[i] *= own[i]
-    _to_sum_one(out)
-    return out
-
-
-@compiled(fastmath={"contract", "reassoc"})
-def _to_sum_one(rows: Singles) -> None:
-    for row in rows:
-        total = np.float32(0.0)
-        for i in range(len(row)):
-            total += row[i]
-        if total > 0.0:
-            row /= total
+            scales[s] += _sum(best)
+    for s in range(len(sets)):
+        scales[s] = 1.0 / scales[s] if scales[s] > 0.0 else 0.0
+    return out, scales
 
 
 @compiled(fastmath={"contract"})

@@ -98,7 +98,7 @@ def _greedy_cost(costs: Floats, k: int) -> float:
 @compiled()
 def _ascend(costs: Floats, prices: Floats, k: int, target: float) -> float:
     """The best bound of some subgradient steps on the prices."""
-    best, length, waited = 0.0, 1.0, 0
+    best, length, waited = -np.inf, 2.0, 0
     kept = prices.copy()
     for _ in range(_STEPS):
         saved = np.zeros(costs.shape[1])
@@ -115,6 +115,7 @@ def _ascend(costs: Floats, prices: Floats, k: int, target: float) -> float:
             if waited >= _PATIENCE:
                 length, waited = 0.5 * length, 0
                 prices[:] = kept
+                continue
         served = np.zeros(len(costs))
         for i in range(len(costs)):
             for c in chosen:

@@ -190,7 +190,7 @@ def _draw_along_order(
     seeding = seed_cells(recipe.kernel, cloud, weights, count, recipe.z, generator)
     probabilities = sensitivities(seeding, weights, *_SHARES)
     limits = _bucket_limits(seeding)
-    _place_in_order(seeding.nearest, seeding.onward, limits)
+    _place_in_order(seeding.nearest, seeding.onward, limits.ravel(), limits.shape[1])
     picks = pick_evenly(probabilities, seeding.nearest, limits.size, generator.random(size))
     return picks, weights[picks] / (probabilities[picks] * size)
 
@@ -214,13 +214,11 @@ def _bucket_limits(seeding: Seeding) -> Floats:
 
 
 @compiled()
-def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats) -> None:
+def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats, buckets: int) -> None:
     """Replace the cell c of every point by its place in the order, c * buckets + bucket.
 
     Odd cells number their buckets backwards, so that the end of one cell is next to the similar end of the next.
     """
-    buckets = limits.shape[1]
-    flat = limits.ravel()
     places = np.empty(_SEARCHED_TOGETHER, dtype=np.uint32)
     for low in range(0, len(nearest), _SEARCHED_TOGETHER):
         cells = nearest[low : low + _SEARCHED_TOGETHER]
@@ -231,7 +229,7 @@ def _place_in_order(nearest: NDArray[np.int32], keys: Floats, limits: Floats) ->
         while step > 0:  # binary search for many points at once, without a branch, so that it vectorises
             for i in range(len(cells)):
                 further = places[i] + step
-                places[i] = further if flat[further] <= chunk_keys[i] else places[i]
+                places[i] = further if limits[further] <= chunk_keys[i] else places[i]
             step >>= np.uint32(1)
         for i in range(len(cells)):
             forward = np.int64(places[i])

@@ -116,7 +116,9 @@ def pick(best: Floats, weights: Floats, tile_costs: Floats, uniforms: Floats) ->
     Only the tile that holds the answer is searched point by point. A point with weight * best = 0 is never picked.
     """
     picked = np.empty(len(uniforms), dtype=np.int64)
-    total = tile_costs.sum()
+    total = 0.0
+    for t in range(len(tile_costs)):
+        total += tile_costs[t]
     for u in range(len(uniforms)):
         left = uniforms[u] * total
         tile = 0  # rounding may move `left` past the end: then the last tile with a positive cost is used

@@ -99,7 +99,8 @@ def plan_transport(
         received = _received(edges.starts, edges.targets, shares, row_weights, len(weights))
         for tolerance in _TOLERANCES:
             factors = np.clip(weights / received, 1.0 - tolerance, 1.0 + tolerance)
-            wrong = float(np.abs(weights - factors * received) @ shares_of_cost)
+            gaps = np.abs(weights - factors * received)
+            wrong = float((gaps[gaps > 0.0] * shares_of_cost[gaps > 0.0]).sum())
             parts, own = _parts(*edges, shares * factors[edges.targets], row_weights)
             found = Transport(float(parts.sum()), float(own.min()), float(own.max()), wrong, at_cost, z)
             plans.append((found.error, len(plans), found, parts))

@@ -12,10 +12,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from kernelcoreset.checks import Floats, check_count, refuse_misread
-from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
-from kernelcoreset.kernels import Kernel
+from kernelcoreset.neighbors.persistence import Walks
 
 
 class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -50,6 +49,29 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
         check_is_fitted(self)
         rows = check_rows(self, X, dtype=[np.float64, np.float32])
         return self.model_.predict(rows)  # type: ignore[no-any-return]
+
+    def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
+        """Return how well the clusters fit X, by a measure that compares kernels, widths and numbers of clusters.
+
+        It is the persistence: how much more often than by chance a random walk over the nearest neighbors within X ends
+        in the cluster where it started, averaged over walks of 1 to 300 steps. 1 if no walk leaves its cluster and all
+        clusters are equally large; near 0 for random labels and 0 for one cluster. At most 500 rows of X are used, the
+        same ones in every call. A cost could not be compared: it depends on the kernel, and always falls with k.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        float
+            Larger is better.
+        """
+        check_is_fitted(self)
+        walks = Walks.of(*check_input(self, X, sample_weight, reset=False))
+        return walks.sample_persistence(self.model_.predict(walks.points), self.model_.k)
 
     @property
     def coreset_(self) -> Coreset:
@@ -109,7 +131,6 @@ def check_counts(estimator: CoresetClusterer) -> tuple[int, int]:
     return n_clusters, size
 
 
-def choose_kernel(estimator: CoresetClusterer, points: Floats, weights: Floats | None) -> tuple[Kernel, int]:
-    """Return the kernel of a fit, with its width chosen from the points, and the seed of the fit."""
-    seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
-    return chosen_kernel(estimator.kernel, estimator.sigma, points, weights, seed), seed
+def choose_seed(estimator: CoresetClusterer) -> int:
+    """Return the seed of a fit."""
+    return int(check_random_state(estimator.random_state).randint(2**31 - 1))

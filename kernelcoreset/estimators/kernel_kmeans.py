@@ -11,8 +11,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.coresets.build import build_coreset
-from kernelcoreset.estimators.base import CoresetClusterer, check_input, check_rows, choose_kernel
+from kernelcoreset.estimators.base import CoresetClusterer, check_rows, choose_seed
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
@@ -27,7 +28,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     ----------
     n_clusters : int
     kernel : Kernel or str
-        A kernel object, or one of "gaussian", "exponential", "laplacian", "matern", "polynomial", "linear", "cosine".
+        A kernel object, or one of "gaussian" (also "rbf"), "exponential", "laplacian", "matern", "polynomial",
+        "linear", "cosine".
     sigma : float or {"median", "auto"}
         Width of a kernel named by a string: a number, or a rule of `choose_sigma`. Not used with a kernel object.
     coreset_size : int
@@ -86,7 +88,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         self.random_state = random_state
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
-        self.kernel_, seed = choose_kernel(self, points, weights)
+        seed = choose_seed(self)
+        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
         self.model_ = KernelKMeansModel.fit_coreset(
             coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
@@ -97,11 +100,6 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         """Return the feature distance of every row of X to every center, shape (n_samples, n_clusters)."""
         check_is_fitted(self)
         return self.model_.distances(check_rows(self, X))
-
-    def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
-        """Return minus the cost of the centers on X: larger is better."""
-        check_is_fitted(self)
-        return -labels_and_cost(self.model_, *check_input(self, X, sample_weight, reset=False))[1]
 
     @property
     def n_iter_(self) -> int:

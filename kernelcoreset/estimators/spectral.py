@@ -1,4 +1,4 @@
-"""SpectralClustering with the API of scikit-learn: fit, fit_predict and predict."""
+"""SpectralClustering with the API of scikit-learn: fit, fit_predict, predict and score."""
 
 from __future__ import annotations
 
@@ -9,31 +9,43 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.estimators.base import CoresetClusterer, choose_kernel
+from kernelcoreset.clustering.choosing import chosen_kernel
+from kernelcoreset.estimators.base import CoresetClusterer, choose_seed
 from kernelcoreset.kernels import Kernel
+from kernelcoreset.spectral.affinity import chosen_affinity
 from kernelcoreset.spectral.degrees import DEGREE_SAMPLE, Degrees
-from kernelcoreset.spectral.model import SpectralModel
+from kernelcoreset.spectral.model import SpectralModel, load_spectral
+from kernelcoreset.spectral.neighbors import NeighborModel, fit_neighbors
 
 
 class SpectralClustering(CoresetClusterer):
     """Spectral clustering of any number of points, through a coreset; it can also label new points.
 
-    Minimizes the normalized cut of the similarities K(x, y) as weighted kernel k-means of the normalized kernel. The
-    cost is linear in the number of points; eigenvectors of all points would be cubic.
+    Minimizes the normalized cut of a graph of similarities. By default these are similarities to the nearest neighbors,
+    which need no width and follow chains and groups of different density. With a kernel, they are K(x, y). The cost is
+    linear in the number of points; eigenvectors of all points would be cubic.
 
     Parameters
     ----------
     n_clusters : int
-    kernel : Kernel or str
+    affinity : {"auto", "nearest_neighbors", "kernel"}
+        "nearest_neighbors": locally scaled similarities of a uniform sample of the points, see `fit_neighbors`; other
+        points get the cluster of the nearest one. "kernel": the similarities of `kernel`, as weighted kernel k-means of
+        the normalized kernel, see `fit_spectral`. "auto": "kernel" if `kernel` or `sigma` is given, else
+        "nearest_neighbors". "rbf", scikit-learn's name, is "kernel".
+    kernel : Kernel or str, optional
         The similarity: positive semidefinite and at least 0 on the data. A kernel object, or a name as in
-        `KernelKMeans`.
-    sigma : float or {"median", "auto"}
-        Width of a kernel named by a string. A small width follows chains of neighbors; the median is smooth.
+        `KernelKMeans`; "gaussian" by default.
+    sigma : float or {"median", "auto"}, optional
+        Width of a kernel named by a string, "auto" by default. A small width follows chains of neighbors; the median is
+        smooth.
     coreset_size : int
         Data with no more points than this is clustered whole.
     degree_sample : int or None
-        Points that degrees are estimated from; None computes them exactly, at n^2 kernel evaluations.
-    n_init, max_iter : int
+        With a kernel: points that degrees are estimated from; None computes them exactly, at n^2 kernel evaluations.
+    n_init : int
+    max_iter : int
+        With a kernel.
     random_state : int, RandomState or None
         An int makes the fit repeatable.
 
@@ -41,13 +53,18 @@ class SpectralClustering(CoresetClusterer):
     ----------
     labels_ : ndarray of shape (n_samples,)
     normalized_cut_ : float
-        As the coreset estimates it; `normalized_cut` measures it on the points.
-    kernel_ : Kernel
-    model_ : SpectralModel
+        As the coreset estimates it; `normalized_cut` measures that of a kernel on the points.
+    affinity_ : str
+        "nearest_neighbors" or "kernel".
+    kernel_ : Kernel or None
+        None for nearest neighbors.
+    model_ : NeighborModel or SpectralModel
         What to save. Spark reads it too.
     coreset_ : Coreset
-        The last coordinate of its points is their degree.
-    n_iter_, n_features_in_ : int
+        With a kernel, the last coordinate of its points is their degree.
+    n_iter_ : int
+        With a kernel, iterations of the best restart; else 1.
+    n_features_in_ : int
 
     Examples
     --------
@@ -56,7 +73,7 @@ class SpectralClustering(CoresetClusterer):
     >>> angle = np.random.default_rng(0).uniform(0, 2 * np.pi, size=2_000)
     >>> radius = np.repeat([1.0, 3.0], 1_000)
     >>> rings = np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
-    >>> model = kc.SpectralClustering(n_clusters=2, kernel=kc.Gaussian(sigma=0.3), coreset_size=500, random_state=0)
+    >>> model = kc.SpectralClustering(n_clusters=2, coreset_size=500, random_state=0)
     >>> labels = model.fit(rings).labels_
     >>> len(set(labels[:1_000])), len(set(labels)), model.predict([[0.0, 1.1]])[0] == labels[0]
     (1, 2, np.True_)
@@ -66,8 +83,9 @@ class SpectralClustering(CoresetClusterer):
         self,
         n_clusters: int = 8,
         *,
-        kernel: Kernel | str = "gaussian",
-        sigma: float | str = "median",
+        affinity: str = "auto",
+        kernel: Kernel | str | None = None,
+        sigma: float | str | None = None,
         coreset_size: int = 2000,
         degree_sample: int | None = DEGREE_SAMPLE,
         n_init: int = 10,
@@ -75,6 +93,7 @@ class SpectralClustering(CoresetClusterer):
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
+        self.affinity = affinity
         self.kernel = kernel
         self.sigma = sigma
         self.coreset_size = coreset_size
@@ -84,17 +103,34 @@ class SpectralClustering(CoresetClusterer):
         self.random_state = random_state
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
-        self.kernel_, seed = choose_kernel(self, points, weights)
-        degrees = Degrees.estimate(points, self.kernel_, weights=weights, sample=self.degree_sample, seed=seed)
+        has_kernel = self.kernel is not None or self.sigma is not None
+        self.kernel_: Kernel | None = None
+        self.model_: NeighborModel | SpectralModel
+        self.affinity_ = chosen_affinity(self.affinity, has_kernel=has_kernel)
+        if self.affinity_ == "kernel":
+            self._fit_kernel(points, weights, n_clusters, size)
+            return
+        self.model_ = fit_neighbors(
+            points, n_clusters, size, weights=weights, n_init=self.n_init, seed=choose_seed(self)
+        )
+        self.labels_ = self.model_.predict(points)
+
+    def _fit_kernel(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
+        seed = choose_seed(self)
+        kernel = "gaussian" if self.kernel is None else self.kernel
+        sigma = "auto" if self.sigma is None else self.sigma
+        similarity = chosen_kernel(kernel, sigma, points, weights, seed, k=n_clusters, spectral=True)
+        degrees = Degrees.estimate(points, similarity, weights=weights, sample=self.degree_sample, seed=seed)
         # Degrees cost as much as labels, so the points are lifted once for both the coreset and the labels.
         lifted, volumes = degrees.lift(points.T, weights)
-        self.model_ = SpectralModel.fit_lifted(
+        model = SpectralModel.fit_lifted(
             lifted.T, volumes, n_clusters, size, degrees, n_init=self.n_init, max_iter=self.max_iter, seed=seed
         )
-        self.labels_ = self.model_.clustering.centers.predict(lifted.T)
+        self.kernel_, self.model_ = similarity, model
+        self.labels_ = model.clustering.centers.predict(lifted.T)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the fitted model as a folder that `SpectralModel.load` and Spark read; nothing is pickled."""
+        """Write the fitted model as a folder that its class's `load` and Spark read; nothing is pickled."""
         check_is_fitted(self, "model_")
         self.model_.save(path, overwrite=overwrite)
 
@@ -108,10 +144,14 @@ class SpectralClustering(CoresetClusterer):
         trusted_modules : iterable of str
             Modules that may be imported if the kernel is a user's function, as in `Kernel.from_dict`.
         """
-        model = SpectralModel.load(path, trusted_modules=trusted_modules)
-        estimator = cls(n_clusters=model.k, kernel=model.kernel)
-        estimator.model_, estimator.kernel_ = model, model.kernel
-        estimator.n_features_in_ = model.degrees.points.shape[1]
+        model = load_spectral(path, trusted_modules=trusted_modules)
+        if isinstance(model, NeighborModel):
+            estimator = cls(n_clusters=model.k, affinity="nearest_neighbors")
+            estimator.kernel_, estimator.n_features_in_ = None, model.coreset.points.shape[1]
+        else:
+            estimator = cls(n_clusters=model.k, affinity="kernel", kernel=model.kernel)
+            estimator.kernel_, estimator.n_features_in_ = model.kernel, model.degrees.points.shape[1]
+        estimator.model_, estimator.affinity_ = model, estimator.affinity
         return estimator
 
     @property
@@ -122,6 +162,6 @@ class SpectralClustering(CoresetClusterer):
 
     @property
     def n_iter_(self) -> int:
-        """Iterations of the best restart."""
+        """With a kernel, iterations of the best restart; else 1."""
         check_is_fitted(self, "model_")
-        return self.model_.clustering.solution.n_iter
+        return self.model_.clustering.solution.n_iter if isinstance(self.model_, SpectralModel) else 1

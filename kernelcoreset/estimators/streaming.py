@@ -7,9 +7,10 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import Floats, check_count
+from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import SettingError
-from kernelcoreset.estimators.base import check_counts, check_input, choose_kernel
+from kernelcoreset.estimators.base import check_counts, check_input, choose_seed
 from kernelcoreset.estimators.kernel_kmeans import KernelKMeans, labels_and_cost
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
@@ -126,7 +127,8 @@ class StreamingKernelKMeans(KernelKMeans):
 
     def _start(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         """Forget all rows and clusters, and choose the kernel."""
-        self.kernel_, self._seed = choose_kernel(self, points, weights)
+        self._seed = choose_seed(self)
+        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, self._seed, k=n_clusters)
         self.tree_ = CoresetTree(n_clusters, self.kernel_, size, z=self.z, seed=self._seed)
         self.n_batches_ = 0
         self._model: KernelKMeansModel | None = None

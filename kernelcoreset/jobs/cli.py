@@ -65,12 +65,12 @@ JOBS = {
         ),
         Job(
             "spectral",
-            "Spectral clustering of all rows: estimate degrees from a sample, build a coreset of the normalized "
-            "kernel, find its best cut, and label every row. With cluster.model_path the model is saved, and assign "
-            "labels new rows with it.",
+            "Spectral clustering of all rows, by nearest neighbors or, with [kernel], by a kernel: build a coreset, "
+            "find its best cut, and label every row. With cluster.model_path the model is saved, and assign labels new "
+            "rows with it.",
             work=f"{_BATCH}:spectral",
             plan=f"{_BATCH}:plan",
-            sections=(*_ROWS, "cluster", "spectral", "output", "certificate"),
+            sections=("input", "kernel?", "coreset", "spark", "run", "cluster", "spectral", "output", "certificate"),
             needs=(
                 _FEATURES,
                 _OUTPUT,

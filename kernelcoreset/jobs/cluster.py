@@ -13,6 +13,7 @@ from kernelcoreset.models.folder import KeptAsFolder
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spectral.degrees import Degrees
 from kernelcoreset.spectral.model import SpectralModel
+from kernelcoreset.spectral.neighbors import NeighborModel
 
 
 def run(settings: Settings, record: RunRecord) -> None:
@@ -46,6 +47,15 @@ def cluster_spectral(coreset: Coreset, settings: Settings, record: RunRecord, de
     """Return the spectral model fitted on a coreset of the normalized kernel, saved like that of `cluster_coreset`."""
     wanted = settings.cluster
     model = SpectralModel.fit_coreset(coreset, wanted.k, degrees, seed=settings.coreset.seed, **wanted.effort)
+    record.add(normalized_cut=model.normalized_cut)
+    save_model(model, settings, record)
+    return model
+
+
+def cluster_neighbors(coreset: Coreset, settings: Settings, record: RunRecord) -> NeighborModel:
+    """Return the model of nearest neighbors fitted on a uniform sample, saved like that of `cluster_coreset`."""
+    wanted = settings.cluster
+    model = NeighborModel.fit_coreset(coreset, wanted.k, n_init=wanted.n_init, seed=settings.coreset.seed)
     record.add(normalized_cut=model.normalized_cut)
     save_model(model, settings, record)
     return model

@@ -62,7 +62,7 @@ class Job:
     plan : str
         The function that returns what `--dry-run` prints, `plan(settings)`, as "module:function".
     sections : tuple of str
-        Names of the sections of the settings that the job uses.
+        Names of the sections of the settings that the job uses; "kernel?" is used only if the file has it.
     needs : tuple of str
         Keys that must be set, as `Settings.require` takes them.
     record_beside : str, optional

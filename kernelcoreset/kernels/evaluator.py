@@ -14,6 +14,8 @@ from kernelcoreset.checks import Floats
 from kernelcoreset.errors import KernelError
 from kernelcoreset.kernels import program as operations
 from kernelcoreset.kernels.loops import passes
+from kernelcoreset.kernels.loops.interpreter import run_address
+from kernelcoreset.kernels.loops.near import near_address
 from kernelcoreset.kernels.loops.passes import Cloud, Rows
 from kernelcoreset.kernels.program import Program, ProgramBuilder
 
@@ -47,8 +49,10 @@ class Evaluator:
         builder = ProgramBuilder()
         kernel.emit(builder)
         self.kernel = kernel
-        self.values: Program = builder.program(False)
-        self.distances: Program = builder.program(kernel.exact)
+        # Exact programs need no correction of near points: then it is not compiled either.
+        near = 0 if kernel.exact else near_address()
+        self.values: Program = builder.program(False, run_address(), near)
+        self.distances: Program = builder.program(kernel.exact, run_address(), near)
         self.is_user = bool(builder.functions)
         codes = {code for code, _ in builder.operations}
         self.moves = kernel.exact and operations.LINEAR in codes

@@ -27,6 +27,10 @@ class Program(NamedTuple):
     stack_rows: int
     extra: int
     """1 if the last coordinate of a point is its degree, which only the operation NORMALIZE reads; else 0."""
+    address: int
+    """Of the compiled interpreter, which the passes call."""
+    near: int
+    """Address of the compiled correction of distances of near points, which the passes call too."""
 
 
 class ProgramBuilder:
@@ -63,14 +67,15 @@ class ProgramBuilder:
         self.operations.append((NORMALIZE, 0))
         self.extra = 1
 
-    def program(self, squared: bool) -> Program:
-        """Return the program. Its stack has one more row for intermediate values."""
+    def program(self, squared: bool, address: int, near: int) -> Program:
+        """Return the program, to be run by compiled code at these addresses. Its stack has one more row for working."""
         if NORMALIZE in [code for code, _ in self.operations[:-1]]:
             raise KernelError(
                 "A normalized kernel cannot be part of another kernel. Combine the kernels first, then normalize."
             )
         parameters = np.array([*self.parameters, 0.0])  # never empty, so a slice at any offset is valid
-        return Program(np.array(self.operations, dtype=np.int64), parameters, squared, self.tallest + 1, self.extra)
+        codes = np.array(self.operations, dtype=np.int64)
+        return Program(codes, parameters, squared, self.tallest + 1, self.extra, address, near)
 
     def _push(self, operation: tuple[int, int]) -> None:
         self.operations.append(operation)

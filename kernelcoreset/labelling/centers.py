@@ -328,7 +328,7 @@ class Centers:
         coefficients = self.coefficients[:, self._used]
         point, which = np.nonzero(coefficients.T)
         starts = np.searchsorted(point, np.arange(len(rows.points) + 1))
-        return Combinations(rows, starts, which, coefficients[which, point])
+        return Combinations(rows, starts, np.ascontiguousarray(which), coefficients[which, point])
 
     @cached_property
     def many(self) -> ManyCenters:

@@ -26,7 +26,7 @@ _REMEDY = "Save the model again."
 _FORMAT_VERSION = 1
 # The files of a saved model or Spark ML stage, and what a file system leaves beside them.
 _NAMES = re.compile(
-    r"model\.json|(coreset|nodes|degrees)(-[0-9a-f]{16})?\.parquet|metadata|\.(.+\.crc|.+\.tmp|DS_Store)"
+    r"model\.json|(coreset|nodes|degrees|neighbors)(-[0-9a-f]{16})?\.parquet|metadata|\.(.+\.crc|.+\.tmp|DS_Store)"
 )
 _SIGNS = {"checksum", "kernelcoresetVersion"}
 

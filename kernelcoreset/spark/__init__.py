@@ -5,6 +5,7 @@ The DataFrame API alone, so that every line runs on classic Spark, on Spark Conn
 
 import sys
 
+from kernelcoreset.spark.explore import explore
 from kernelcoreset.spark.ml import kernel_kmeans, spectral
 from kernelcoreset.spark.ml.kernel_kmeans import KernelKMeans, KernelKMeansModel
 from kernelcoreset.spark.ml.spectral import SpectralClustering, SpectralClusteringModel
@@ -13,4 +14,4 @@ from kernelcoreset.spark.ml.spectral import SpectralClustering, SpectralClusteri
 sys.modules[f"{__name__}.estimator"] = kernel_kmeans
 sys.modules[f"{__name__}.spectral"] = spectral
 
-__all__ = ["KernelKMeans", "KernelKMeansModel", "SpectralClustering", "SpectralClusteringModel"]
+__all__ = ["KernelKMeans", "KernelKMeansModel", "SpectralClustering", "SpectralClusteringModel", "explore"]

@@ -294,7 +294,12 @@ def _has_finite_sum(values: NDArray[Any]) -> bool:
 
 def _refuse_unless_numeric(name: str, kind: DataType, rule: str) -> None:
     if not isinstance(kind, NumericType):
-        raise SettingError(f"Column {name} must be {rule}; it is {kind.simpleString()}. Cast or encode it first.")
+        hint = (
+            " All columns of a CSV are strings unless it is read with inferSchema=True."
+            if isinstance(kind, StringType)
+            else ""
+        )
+        raise SettingError(f"Column {name} must be {rule}; it is {kind.simpleString()}. Cast or encode it first.{hint}")
 
 
 def quoted(name: str) -> str:

@@ -18,13 +18,14 @@ from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, 
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
-from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.labelling.nearest import LabelledPoints
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, quoted
 from kernelcoreset.spark.scan import RowGroups, read_columns, row_groups_of, task_frame
 from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of
 from kernelcoreset.spark.tasks import Batches, map_batches, partition_number
 from kernelcoreset.spectral.degrees import Degrees
-from kernelcoreset.spectral.model import SpectralModel
+from kernelcoreset.spectral.model import PointModel, SpectralModel
+from kernelcoreset.spectral.neighbors import NeighborModel
 
 _NOT_LABELLED = Labels(np.full(1, -1, np.int32), np.zeros(1), np.zeros(1), 0.0, 0.0)
 
@@ -33,7 +34,7 @@ _NOT_LABELLED = Labels(np.full(1, -1, np.int32), np.zeros(1), np.zeros(1), 0.0, 
 class LabelSettings:
     """What a labelling task needs to know. Plain data and centers: it is sent to the executors."""
 
-    centers: Centers
+    centers: Centers | LabelledPoints
     z: float
     layout: Layout
     prediction_col: str = "prediction"
@@ -48,17 +49,22 @@ class LabelSettings:
     probe: Probe | None = None
 
     @classmethod
-    def of(cls, model: KernelKMeansModel | SpectralModel, layout: Layout, **options: Any) -> Self:
+    def of(cls, model: PointModel, layout: Layout, **options: Any) -> Self:
         """Return the settings for a model. Raises SettingError if the layout has another number of features."""
         clustering = clustering_of(model)
+        centers: Centers | LabelledPoints
+        if isinstance(clustering, NeighborModel):
+            centers, z = clustering.labelled, 2.0
+        else:
+            centers, z = clustering.centers, clustering.z
         degrees = model.degrees if isinstance(model, SpectralModel) else None
-        d = clustering.centers.points.shape[1] - (degrees is not None)
+        d = centers.points.shape[1] - (degrees is not None)
         if not layout.is_array and len(layout.features) != d:
             given = f"{len(layout.features)} ({', '.join(layout.features)})"
             raise SettingError(
                 f"The model has {d} features; got {given}. Use the columns it was fitted on, in that order."
             )
-        return cls(clustering.centers, clustering.z, replace(layout, dimension=d), degrees=degrees, **options)
+        return cls(centers, z, replace(layout, dimension=d), degrees=degrees, **options)
 
     @property
     def new_fields(self) -> list[StructField]:

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, as_row, collect_leaves
-from kernelcoreset.spark.tasks import MOST_TASKS
+from kernelcoreset.spark.tasks import MOST_TASKS, lend_machine_code
 
 DRIVER_BUDGET = 256 * 1024**2
 """Bytes of leaves that the driver holds at once."""
@@ -55,6 +55,7 @@ def _merged_on_executors(
             coreset = reduce_union(found.coresets, recipe)
         return pa.Table.from_batches([as_row(group, found.leaves, found.rows, found.bad, coreset, arrow_schema)])
 
+    lend_machine_code(leaves.sparkSession)
     grouped = leaves.withColumn("group", F.floor(F.col("leaf") / fan_in)).repartition(groups, "group")
     return grouped.groupBy("group").applyInArrow(merge, schema)
 

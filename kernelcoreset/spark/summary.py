@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from kernelcoreset.coresets.error import draw_mixed_center_sets
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
-from kernelcoreset.spectral.model import SpectralModel
+from kernelcoreset.spectral.model import PointModel, SpectralModel
+from kernelcoreset.spectral.neighbors import NeighborModel
 
 TALLY = "__kc_tally"
 """The column that carries the tally of a partition, in the last row of the partition."""
@@ -50,8 +51,8 @@ class KernelKMeansSummary:
     n_iter: int
 
 
-def clustering_of(model: KernelKMeansModel | SpectralModel) -> KernelKMeansModel:
-    """Return the model of the centers: of a spectral model, that of the normalized kernel."""
+def clustering_of(model: PointModel) -> KernelKMeansModel | NeighborModel:
+    """Return the model that labels points: of a spectral model of a kernel, that of the normalized kernel."""
     return model.clustering if isinstance(model, SpectralModel) else model
 
 
@@ -60,7 +61,7 @@ class Measurement:
 
     Parameters
     ----------
-    model : KernelKMeansModel or SpectralModel
+    model : KernelKMeansModel, SpectralModel or NeighborModel
     weighted : bool
         Whether the rows have weights of their own.
     center_sets : int
@@ -78,15 +79,15 @@ class Measurement:
 
     def __init__(
         self,
-        model: KernelKMeansModel | SpectralModel,
+        model: PointModel,
         weighted: bool,
         center_sets: int = CENTER_SETS,
         fraction: float | None = None,
         seed: int = 0,
     ) -> None:
         self.model = clustering_of(model)
-        has_certificate = center_sets > 0 and self.model is model
-        self.probe = _draw_probe(self.model, weighted, center_sets, fraction, seed) if has_certificate else None
+        has_certificate = center_sets > 0 and isinstance(model, KernelKMeansModel)
+        self.probe = _draw_probe(model, weighted, center_sets, fraction, seed) if has_certificate else None  # type: ignore[arg-type]
         self._observation = Observation()
 
     def observe(self, labelled: DataFrame) -> DataFrame:
@@ -103,16 +104,16 @@ class Measurement:
             rows=int(tally.rows + tally.bad_rows),
             bad_rows=int(tally.bad_rows),
             cost=float(tally.costs.sum()),
-            coreset_cost=model.solution.cost,
+            coreset_cost=0.0 if isinstance(model, NeighborModel) else model.solution.cost,
             cluster_sizes=[int(size) for size in tally.sizes],
             cluster_weights=tally.weights.tolist(),
             cluster_costs=tally.costs.tolist(),
             certificate=self._certificate(tally),
-            n_iter=model.solution.n_iter,
+            n_iter=1 if isinstance(model, NeighborModel) else model.solution.n_iter,
         )
 
     def _certificate(self, tally: Tally) -> dict[str, Any] | None:
-        if self.probe is None:
+        if self.probe is None or isinstance(self.model, NeighborModel):
             return None
         coreset = self.model.coreset
         return tally.certificate(self.probe, coreset.points, coreset.weights, self.model.solution.cost).to_dict()

@@ -1,4 +1,4 @@
-"""What all tasks on the executors share: how many there are, which one is running, and a short garbage collection."""
+"""What all tasks on the executors share: their number, machine code from the driver, a short garbage collection."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from functools import cache
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+
+from kernelcoreset.kernels.machine_code import machine_code
+from kernelcoreset.models.rehearsal import rehearse
 
 MOST_TASKS = 2_048
 """Tasks of one job whose results come back to the driver: their number must have a bound."""
 
 Batches = Iterator[pa.RecordBatch]
+
+_lent: set[tuple[str | None, str]] = set()
 
 
 def map_batches(frame: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
@@ -24,7 +29,26 @@ def map_batches(frame: DataFrame, work: Callable[[Batches], Batches], schema: St
         yield from work(batches)
         _freeze_loaded_objects()
 
+    lend_machine_code(frame.sparkSession)
     return frame.mapInArrow(run, schema)
+
+
+def lend_machine_code(spark: SparkSession) -> None:
+    """Let the executors use the machine code of this driver; once per session.
+
+    The driver compiles all that tasks call, if it has not done so before. On a cluster the code goes to the executors
+    as an archive. Each of them uses it if its processor has all the features of the driver's, and compiles otherwise.
+    """
+    session = (spark.conf.get("spark.app.id", ""), getattr(spark, "session_id", ""))
+    if session in _lent:
+        return
+    rehearse()
+    # Local workers read the driver's folder.
+    if not (spark.conf.get("spark.master", "") or "").startswith("local"):
+        archive = machine_code().pack()
+        if archive is not None:
+            spark.addArtifacts(str(archive), pyfile=True)
+    _lent.add(session)
 
 
 def partition_number() -> int:

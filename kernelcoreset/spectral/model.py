@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,15 +20,17 @@ from kernelcoreset.checks import Floats, check_count, check_points, check_same_d
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import FormatError
+from kernelcoreset.files.documents import parse_json
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops.tiles import TILE
 from kernelcoreset.labelling.centers import Labels
-from kernelcoreset.models.folder import KeptAsFolder
+from kernelcoreset.models.folder import ABOUT, KeptAsFolder
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel, read_clustering
 from kernelcoreset.spectral.degrees import DEGREE_SAMPLE, Degrees
+from kernelcoreset.spectral.neighbors import NeighborModel
 
 _DEGREES = "degrees.parquet"
 
@@ -174,13 +176,34 @@ class SpectralModel(KeptAsFolder):
         return SpectralModel(clustering, degrees)
 
 
-def load_model(
-    path: str | os.PathLike[str], *, trusted_modules: Iterable[str] = ()
-) -> KernelKMeansModel | SpectralModel:
+PointModel: TypeAlias = KernelKMeansModel | SpectralModel | NeighborModel
+"""Every kind of model that labels points."""
+
+
+def load_model(path: str | os.PathLike[str], *, trusted_modules: Iterable[str] = ()) -> PointModel:
     """Return the model of points in a folder, k-means or spectral, or raise FormatError; parameters as in `load`."""
-    is_spectral = Folder(path).kind(_DEGREES) == fs.FileType.File
-    cls = SpectralModel if is_spectral else KernelKMeansModel
+    return _class_of(Folder(path)).load(path, trusted_modules=trusted_modules)
+
+
+def load_spectral(
+    path: str | os.PathLike[str], *, trusted_modules: Iterable[str] = ()
+) -> SpectralModel | NeighborModel:
+    """Return the spectral model in a folder, of a kernel or of nearest neighbors; parameters as in `load`."""
+    cls = NeighborModel if _class_of(Folder(path)) is NeighborModel else SpectralModel
     return cls.load(path, trusted_modules=trusted_modules)
+
+
+def _class_of(folder: Folder) -> type[PointModel]:
+    """Return the class of the model in a folder; that of k-means if nothing says otherwise."""
+    try:
+        about = parse_json(folder.read(ABOUT), ABOUT)
+    except (FileNotFoundError, FormatError):  # `load` says what is wrong
+        about = {}
+    if about.get("model") == NeighborModel.KIND:
+        return NeighborModel
+    # Early versions listed no files in model.json.
+    is_spectral = _DEGREES in (about.get("files") or ()) or folder.kind(_DEGREES) == fs.FileType.File
+    return SpectralModel if is_spectral else KernelKMeansModel
 
 
 def fit_spectral(

@@ -49,6 +49,7 @@ def make_kinds(folder: Path) -> list[Kind]:
     for made, cls, of in (
         (model, kc.KernelKMeansModel, of_model),
         (spectral, kc.SpectralModel, of_spectral),
+        (kc.fit_neighbors(POINTS, 2, 20), kc.NeighborModel, of_neighbors),
         (graph, kc.GraphModel, of_graph),
     ):
         files = made.to_files()
@@ -118,6 +119,10 @@ def of_spectral(model: kc.SpectralModel) -> Any:
     degrees = model.degrees
     arrays = degrees.points.tobytes(), degrees.weights.tobytes()
     return of_model(model.clustering), arrays, degrees.total, degrees.exact, degrees.kernel.to_dict()
+
+
+def of_neighbors(model: kc.NeighborModel) -> Any:
+    return of_coreset(model.coreset), model.labels.tobytes(), model.normalized_cut
 
 
 def of_graph(model: kc.GraphModel) -> Any:

@@ -39,11 +39,13 @@ class Law:
     scale: float = 1.0
     weights: str = "ones"
     z: float = 2.0
+    d: int = 2
 
     @property
     def name(self) -> str:
         """What is odd about it."""
-        return f"{self.kernel}, offset {self.offset:g}, scale {self.scale:g}, {self.weights}, z {self.z:g}"
+        numbers = f"offset {self.offset:g}, scale {self.scale:g}, z {self.z:g}, {self.d} columns"
+        return f"{self.kernel}, {numbers}, weights: {self.weights}"
 
 
 KERNELS: dict[str, Callable[[float], kc.Kernel]] = {
@@ -69,12 +71,14 @@ KERNELS: dict[str, Callable[[float], kc.Kernel]] = {
 
 
 def laws() -> Iterator[Law]:
-    """Every kernel with every offset, with every scale, with both; with odd weights; with other powers."""
+    """Every kernel with every offset, every scale, both; with odd weights, other powers, and many columns."""
     for kernel in KERNELS:
         yield from (Law(kernel, offset=offset) for offset in OFFSETS)
         yield from (Law(kernel, scale=scale) for scale in SCALES)
         yield from (Law(kernel, 1e9, scale) for scale in (1e-100, 1e100))
         yield from (Law(kernel, 1e3, weights=weights) for weights in ("tiny", "huge", "mixed"))
+        yield from (Law(kernel, offset, d=24) for offset in OFFSETS)
+        yield from (Law(kernel, scale=scale, d=24) for scale in (1e-100, 1e100))
         yield from (Law(kernel, offset, z=z) for offset, z in itertools.product((0.0, 1e7), (1.0, 3.0)))
 
 
@@ -82,8 +86,9 @@ def points_of(law: Law) -> tuple[np.ndarray, np.ndarray]:
     """The blobs, and which blob each point is from."""
     generator = np.random.default_rng(5)
     blob = np.repeat(np.arange(BLOBS), EACH)
-    middles = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
-    rest = middles[blob] + generator.uniform(-0.05, 0.05, size=(len(blob), 2)) + [1.0, 2.0]
+    middles = np.zeros((BLOBS, law.d))
+    middles[1, 0] = middles[2, 1] = 5.0
+    rest = middles[blob] + generator.uniform(-0.05, 0.05, size=(len(blob), law.d)) + np.arange(1, law.d + 1)
     return (rest + law.offset) * law.scale, blob
 
 

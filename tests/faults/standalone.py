@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -13,11 +12,9 @@ from pathlib import Path
 
 import pyspark
 
-from kernelcoreset.kernels.jit import folder_of
-
 ROOT = Path(__file__).parents[2]
 HOST = "127.0.0.1"
-_PATIENCE = 900  # seconds; a step takes a few, but every executor compiles, and the machine may be busy
+_PATIENCE = 900  # seconds; a step takes a few, but the machine may be busy
 
 
 def wait_until(found, what, job=None):
@@ -35,7 +32,7 @@ def wait_until(found, what, job=None):
 class Cluster:
     """A master and two workers of one core each; to be used in a `with` statement.
 
-    Jobs are submitted with the package and with what numba has compiled of it, unless it is `installed` in `python`.
+    Jobs are submitted with the package, unless it is `installed` in `python`.
     """
 
     def __init__(self, folder, python, *, installed=False):
@@ -44,11 +41,10 @@ class Cluster:
         self._installed = installed
         self.port, self.page = free_ports(2)
         self.address = f"spark://{HOST}:{self.port}"
+        self.machine_code = folder / "machine code"
         self._processes = []
 
     def __enter__(self):
-        if not self._installed:
-            self._lend_machine_code()
         try:
             self._start("master", f"--host {HOST} --port {self.port} --webui-port {self.page}")
             wait_until(lambda: self._state() is not None, "the master")
@@ -77,8 +73,8 @@ class Cluster:
         return started
 
     def environment(self, **own):
-        """For all processes of the cluster and its jobs: what they compile is kept in a folder of its own."""
-        place = {} if self._installed else {"NUMBA_CACHE_DIR": str(self.folder / "machine code")}
+        """For the processes of the cluster: what executors compile is kept in a folder of their own, empty at first."""
+        place = {} if self._installed else {"NUMBA_CACHE_DIR": str(self.machine_code)}
         return _environment(**place, **own)
 
     def executors(self, number=""):
@@ -89,23 +85,6 @@ class Cluster:
     def python_workers(self):
         """The ids of the processes that executors run Python in."""
         return _children(_children(self.executors(), "pyspark.daemon"), "pyspark.daemon")
-
-    def _lend_machine_code(self):
-        """Give the shipped package what numba has compiled of its sources: three processes would do it again."""
-        submit = [ROOT / "spark-submit.sh", "--master", self.address]
-        for option in ("--version", "--print"):  # the first packs the package, the second names it
-            done = subprocess.run(
-                [*submit, option, ROOT / "jobs" / "run.py"],
-                env=_environment(),
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-        (archive,) = re.findall(r"--py-files (\S+)", done.stdout)
-        place = self.folder / "machine code" / folder_of(archive)
-        place.mkdir(parents=True)
-        for kept in (ROOT / "kernelcoreset").rglob("*.nb[ic]"):
-            shutil.copy(kept, place)
 
     def _start(self, kind, arguments, name=""):
         spark_home = Path(pyspark.__file__).parent
@@ -138,7 +117,7 @@ class Job:
                     *("--conf", f"spark.ui.port={self._page}"),
                     *(ROOT / "jobs" / job, "--config", config),
                 ],
-                env=cluster.environment(PYSPARK_PYTHON=str(cluster.python)),
+                env=_environment(PYSPARK_PYTHON=str(cluster.python)),
                 cwd=cluster.folder,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kernelcoreset.kernels.machine_code import ARCHIVE_PREFIX
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from tests.environments import lend_packages, make_environment
 from tests.faults.standalone import Cluster, listed_processes, wait_until
@@ -104,6 +105,12 @@ def test_executors_work_with_the_package_that_was_shipped(cluster, undisturbed):
     alone = subprocess.run([cluster.python, "-c", "import kernelcoreset"], cwd=cluster.folder, capture_output=True)
     assert b"No module named 'kernelcoreset'" in alone.stderr
     assert len(list(cluster.folder.glob("*/app-*/*/kernelcoreset.zip"))) >= 2
+
+
+def test_executors_use_the_machine_code_of_the_driver(cluster, undisturbed):
+    archives = [path.name for path in cluster.folder.rglob(f"{ARCHIVE_PREFIX}*.zip")]
+    assert archives  # in the work folders of the executors
+    assert list(cluster.machine_code.rglob("*.code")) == []  # where they would keep what they compile
 
 
 def test_every_row_has_the_label_that_the_model_gives_it_in_numpy(undisturbed, points):

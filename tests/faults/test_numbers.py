@@ -19,6 +19,10 @@ SOME_LAWS = [
     *(Law(kernel, 1e3, weights="mixed") for kernel in ("Laplacian", "Matern 3/2", "product")),
     Law("Gaussian", 1e3, weights="tiny"),
     Law("Cosine", 1e7, z=1.0),
+    *(
+        Law(kernel, 1e9, d=24)
+        for kernel in ("Linear", "Gaussian", "wide Gaussian", "Cosine", "Polynomial 2", "Laplacian")
+    ),
 ]
 
 

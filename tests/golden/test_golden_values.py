@@ -25,6 +25,10 @@ def renumbered(key, value):
     return value
 
 
+# Chosen by another measure since: how long random walks stay in their cluster.
+CHANGED = {"choices": {"sigma auto", "k"}}
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_value_is_as_before(name, found):
     new, old = found[name], EXPECTED[name]
@@ -32,7 +36,7 @@ def test_a_value_is_as_before(name, found):
     for key in costs:  # another start may find a cheaper solution, never a dearer one
         assert new[key] <= old[key] * (1 + 1e-9)
     is_same = all(new[key] == pytest.approx(old[key], rel=1e-9) for key in costs)
-    for key in old.keys() - set(costs):
+    for key in old.keys() - set(costs) - CHANGED.get(name, set()):
         if key == "coreset":
             assert new[key]["ids"] == old[key]["ids"]
             assert new[key]["weights"] == pytest.approx(old[key]["weights"], rel=1e-9)

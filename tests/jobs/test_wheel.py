@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -81,7 +80,6 @@ def test_an_entry_point_starts_its_job(script, installed, tmp_path):
 
 
 def test_a_whole_run_from_the_wheel(installed, tmp_path):
-    lend_machine_code(installed)
     (tmp_path / "demo.toml").write_text(SETTINGS)
     said = call(installed / "bin" / "kernelcoreset-run", "--config", "demo.toml", cwd=tmp_path)
     assert "rows         3,000\n" in said
@@ -91,12 +89,3 @@ def test_a_whole_run_from_the_wheel(installed, tmp_path):
     record = json.loads((tmp_path / "labels.run.json").read_text())
     assert (record["status"], record["rows"], sum(record["cluster_sizes"])) == ("done", 3_000, 3_000)
     assert record["versions"]["kernelcoreset"] == kernelcoreset.__version__
-
-
-def lend_machine_code(installed):
-    """Copy what numba has compiled from the same sources: compiling it again would take most of a minute."""
-    package = next(installed.glob("lib/python*/site-packages/kernelcoreset"))
-    for kept in (ROOT / "kernelcoreset").rglob("*.nb[ic]"):
-        place = package / kept.relative_to(ROOT / "kernelcoreset")
-        place.parent.mkdir(exist_ok=True)
-        shutil.copy(kept, place)

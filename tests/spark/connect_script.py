@@ -94,8 +94,17 @@ def spectral(spark):
     own = SpectralClustering(k=3, kernel=kc.Gaussian(sigma=3.0), coresetSize=60, nInit=3, inputCols=["x", "y"])
     model = own.fit(rows)
     model.write().overwrite().save("saved spectral")
+    options = ["--set", "spectral.affinity=nearest_neighbors", "--set", "output.path=neighbors"]
+    codes = [code, cli.spectral_main(["--config", "job.toml", *options])]
+    neighbors = SpectralClustering(k=3, coresetSize=60, nInit=3, inputCols=["x", "y"]).fit(rows)
+    neighbors.write().overwrite().save("saved neighbors")
+    explored = kc.explore(rows, inputCols=["x", "y"], ks=[2, 3])
     return {
-        "code": code,
+        "codes": codes,
+        "neighbors job": labels_of(spark.read.parquet("neighbors")),
+        "neighbors": labels_of(neighbors.transform(rows)),
+        "loaded neighbors": labels_of(SpectralClusteringModel.load("saved neighbors").transform(rows)),
+        "explored": [explored.findings["SpectralClustering"].trial.k, explored.sentences],
         "job": labels_of(spark.read.parquet("spectral")),
         "labels": labels_of(model.transform(rows)),
         "loaded": labels_of(SpectralClusteringModel.load("saved spectral").transform(rows)),

@@ -82,6 +82,8 @@ def test_spectral_clustering_gives_the_same(both):
     classic, connect = both
     assert classic["spectral"] == connect["spectral"]
     own = connect["spectral"]
-    assert own["code"] == 0
+    assert own["codes"] == [0, 0]
+    assert own["neighbors"] == own["loaded neighbors"]
+    assert own["explored"][0] == 3
     assert own["labels"] == own["loaded"]
     assert own["sizes"] == [200, 200, 200]

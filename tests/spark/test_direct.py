@@ -114,12 +114,14 @@ def test_the_direct_way_keeps_what_spark_keeps(spark, files):
 
 
 def test_bad_rows_are_found_on_the_direct_way(spark, tmp_path):
-    pq.write_table(pa.table({"x": [1, None, 2**60 + 1, 4], "y": [1.0, 2.0, 3.0, float("nan")]}), tmp_path / "a.parquet")
+    pq.write_table(
+        pa.table({"x": [1, None, 2**60 + 1, 4, 2**60], "y": [1.0, 2.0, 3.0, float("nan"), 3.0]}), tmp_path / "a.parquet"
+    )
     settings = settings_for(tmp_path / "a.parquet", scan="direct")
-    with pytest.raises(DataError, match=r"2 of 4 rows cannot be used .* by column: x: 1, y: 1"):
+    with pytest.raises(DataError, match=r"3 of 5 rows cannot be used .* by column: x: 2, y: 1"):
         build(spark, settings)
     coreset, record = build(spark, settings_for(tmp_path / "a.parquet", scan="direct", bad_rows="drop"))
-    assert (record["bad_rows"], coreset.points.tolist()) == (2, [[1.0, 1.0], [2.0**60, 3.0]])
+    assert (record["bad_rows"], coreset.points.tolist()) == (3, [[1.0, 1.0], [2.0**60, 3.0]])
 
 
 def test_names_with_dots_on_the_direct_way(spark, tmp_path):

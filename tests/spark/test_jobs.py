@@ -67,7 +67,8 @@ def test_a_whole_run(config, points, capsys):
     assert record["settings"]["input"]["features"] == ["x", "y"]
     out, _ = capsys.readouterr()
     assert "rows         600" in out
-    assert "certificate  cost within" in out
+    assert "measured     cost within" in out
+    assert "proved       " in out
 
 
 def test_three_jobs_do_what_one_does(config):

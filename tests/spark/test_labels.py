@@ -134,10 +134,14 @@ def test_what_is_measured_is_what_numpy_measures(frame, points, model, weight_co
         "standard_error": 0.0,
     }
     # All rows came to the driver, so the proof is the one of numpy, but for the order of the rows.
-    rows = model.coreset.certify(points, weights=weights, cost=summary.cost, n_center_sets=1)
-    assert proved == pytest.approx(dict(rows.proved), rel=1e-6)
-    assert meaning == pytest.approx(dict(rows.meaning), rel=1e-6)
-    assert proved["confidence"] == 1.0
+    whole = model.coreset.certify(points, weights=weights, cost=summary.cost, n_center_sets=1)
+    for name in ("confidence", "rows", "moved", "least", "most", "wrong", "error", "coreset_cost_at_least"):
+        assert proved[name] == pytest.approx(whole.proved[name], rel=1e-6)
+    assert proved["found_cost"] == summary.coreset_cost
+    assert proved["error_from_found"] <= proved["error"]
+    assert meaning["optimum_at_least"] == pytest.approx(whole.meaning["optimum_at_least"], rel=1e-6)
+    assert (meaning["k"], meaning["cost"]) == (3, pytest.approx(summary.cost))
+    assert (meaning["times_optimum"] is None) == (meaning["optimum_at_least"] == 0)
     assert off.max() <= proved["error"]
 
 

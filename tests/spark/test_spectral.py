@@ -172,3 +172,62 @@ def test_bad_settings_of_the_job(config, capsys):
     Path("job.toml").write_text(text.replace('name = "Gaussian"\nsigma = 0.4', 'name = "Linear"'))
     assert run(cli.spectral_main) == 3
     assert "similarities of at least 0; Linear()" in capsys.readouterr().err
+
+
+# --- by nearest neighbors ---------------------------------------------------------------------------------------------
+
+
+def test_without_a_kernel_nearest_neighbors_decide(frame, rings):
+    points, which = rings
+    plain = SpectralClustering(k=2, coresetSize=300, nInit=2, inputCols=["x", "y"], marginCol="margin")
+    model = plain.fit(frame)
+    out = model.transform(frame).toArrow().sort_by("id")
+    assert adjusted_rand_score(which, out["prediction"].to_numpy()) == 1.0
+    found = model.localModel.label(points, margins=True)
+    np.testing.assert_array_equal(out["prediction"].to_numpy(), found.labels)
+    np.testing.assert_allclose(out["distance"].to_numpy(), found.distances, rtol=1e-12)
+    np.testing.assert_allclose(out["margin"].to_numpy(), found.margins, rtol=1e-12)
+    assert model.summary.cluster_sizes == [600, 600]
+    assert model.summary.certificate is None
+    assert sum(model.clusterWeights()) == pytest.approx(1_200)
+    assert 0.0 <= model.normalizedCut < 0.01
+    np.testing.assert_array_equal(labels_of(plain.fit(frame).transform(frame)), found.labels)
+
+    model.save("saved")
+    np.testing.assert_array_equal(labels_of(SpectralClusteringModel.load("saved").transform(frame)), found.labels)
+    np.testing.assert_array_equal(kc.SpectralClustering.load("saved").predict(points), found.labels)
+    with pytest.raises(kc.SettingError, match="'nearest_neighbors' uses no kernel; got one"):
+        estimator(affinity="nearest_neighbors").fit(frame)
+    with pytest.raises(kc.SettingError, match="`affinity` must be one of"):
+        estimator(affinity="knn")
+
+
+def test_explore_a_frame_in_one_pass(frame, rings):
+    found = kc.explore(frame, inputCols=["x", "y"], ks=[2, 3])
+    spectral = found.findings["SpectralClustering"]
+    assert (spectral.trial.k, found.rows) == (2, 1_200)
+    assert spectral.trial.persistence > 0.95
+    with pytest.raises(kc.SettingError, match="`inputCols`: there is no column `xx`; did you mean `x`"):
+        kc.explore(frame, inputCols=["xx"])
+    with pytest.raises(kc.SettingError, match=r"`sample_weight` is for arrays\. Name the column of a DataFrame"):
+        kc.explore(frame, inputCols=["x"], sample_weight=[1.0])
+
+
+@pytest.mark.parametrize("scan", ["direct", "spark"])
+def test_the_job_without_a_kernel(config, rings, scan):
+    text = Path("job.toml").read_text()
+    Path("job.toml").write_text(text.replace('[kernel]\nname = "Gaussian"\nsigma = 0.4\n', ""))
+    assert run(cli.spectral_main, f"input.scan={scan}") == 0
+    out = pq.read_table("out").sort_by("id")
+    assert adjusted_rand_score(rings[1], out["prediction"].to_numpy()) == 1.0
+    record = record_of()
+    assert (record["affinity"], record["cluster_sizes"]) == ("nearest_neighbors", [600, 600])
+    assert "certificate" not in record
+    np.testing.assert_array_equal(kc.NeighborModel.load("model").predict(rings[0]), out["prediction"].to_numpy())
+    assert run(cli.assign_main, f"input.scan={scan}", "output.path=HERE/again") == 0
+    np.testing.assert_array_equal(pq.read_table("again").sort_by("id")["prediction"], out["prediction"])
+
+
+def test_the_job_may_have_a_kernel_that_it_does_not_use(config, rings):
+    assert run(cli.spectral_main, "spectral.affinity=nearest_neighbors") == 0
+    assert record_of()["affinity"] == "nearest_neighbors"

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
 
 import kernelcoreset as kc
-from kernelcoreset.clustering.choosing import weighted_rand_index
+from kernelcoreset.clustering.choosing_k import describe_choice, weighted_rand_index
 
 
 def groups(count, n=300, apart=9.0, seed=0):
@@ -32,9 +33,22 @@ def test_a_large_sample_is_near_the_whole():
     assert kc.choose_sigma(points, seed=3) == kc.choose_sigma(points, seed=3)
 
 
-def test_auto_is_sharper_on_tight_groups():
-    points = groups(8, apart=40.0)
-    assert kc.choose_sigma(points, "auto") < kc.choose_sigma(points, "median")
+def test_auto_is_sharp_where_the_clusters_need_it():
+    moons, truth = make_moons(1_000, noise=0.05, random_state=0)
+    sigma = kc.choose_sigma(moons, "auto", k=2, spectral=True)
+    assert sigma < kc.choose_sigma(moons, "median") / 2
+    assert adjusted_rand_score(truth, kc.SpectralClustering(2, sigma=sigma, random_state=0).fit_predict(moons)) > 0.99
+
+
+def test_auto_is_smooth_where_the_width_does_not_matter():
+    points = groups(3)
+    assert kc.choose_sigma(points, "auto", k=3) == pytest.approx(kc.choose_sigma(points, "median"), rel=0.1)
+    assert kc.choose_sigma(points, "auto", k=3, kernel=kc.Laplacian) > 0.0
+
+
+def test_auto_of_a_few_points():
+    assert kc.choose_sigma([[0.0], [3.0]], "auto") == 3.0
+    assert kc.choose_sigma([[0.0], [1.0], [5.0]], "auto", k=9) > 0.0
 
 
 def test_sigma_of_equal_points_and_unknown_rules():
@@ -50,7 +64,8 @@ def test_k_of_clear_groups(count):
     coreset = kc.build_coreset(groups(count), 7, kernel, 200, seed=0)
     choice = kc.choose_k(coreset, range(1, 8), kernel, n_init=4)
     assert choice.recommended == count
-    assert f"k = {count} has the largest silhouette" in choice.reason
+    assert choice.reason.startswith(f"k = {count}: its clusters keep a walk over nearest neighbors for long")
+    assert choice.stands_out
     assert choice.ks.tolist() == list(range(1, 8))
     assert (np.diff(choice.costs) <= 1e-9 * choice.costs[0]).all()
     assert ((choice.silhouettes >= 0) & (choice.silhouettes <= 1)).all()
@@ -92,8 +107,8 @@ def test_choosing_k_refuses():
         kc.choose_k(coreset, range(1, 6), kernel)
     with pytest.raises(kc.SettingError, match="`ks` must name at least one number of clusters"):
         kc.choose_k(coreset, [], kernel)
-    with pytest.raises(kc.SettingError, match=r"`n_init` must be at least 2; got 1. Stability compares restarts"):
-        kc.choose_k(coreset, [2], kernel, n_init=1)
+    with pytest.raises(kc.SettingError, match="`n_init` must be at least 1; got 0"):
+        kc.choose_k(coreset, [2], kernel, n_init=0)
 
 
 def test_rand_index_is_that_of_the_copies():
@@ -107,11 +122,40 @@ def test_rand_index_is_that_of_the_copies():
     assert weighted_rand_index(np.zeros(4, int), np.zeros(4, int), np.ones(4)) == 1.0
 
 
+def test_nothing_stands_out_in_one_cloud():
+    kernel = kc.Gaussian(sigma=2.0)
+    coreset = kc.build_coreset(np.random.default_rng(0).normal(size=(2_000, 2)), 5, kernel, 300, seed=0)
+    choice = kc.choose_k(coreset, range(2, 6), kernel, n_init=2)
+    assert not choice.stands_out
+    assert choice.reason.startswith("Nothing stands out: the clusters of k = ")
+
+
+def test_ties_edges_and_doubts_are_named():
+    ks, low = np.array([2, 3, 4]), np.full(3, 0.5)
+
+    def words(persistences, chosen, stability=1.0, ks=ks):
+        return describe_choice(ks, chosen, np.array(persistences), low, np.full(3, stability))
+
+    tie = words([0.9, 0.88, 0.7], 1)
+    assert "k = 3: its clusters keep a walk" in tie
+    assert "A tie with k = 2 (0.90): halves of the data decide for k = 3." in tie
+    assert "the largest number tried: try larger ones" in words([0.5, 0.6, 0.9], 2)
+    assert "2 is the smallest number there is" in words([0.9, 0.6, 0.5], 0)
+    assert "k = 4 is the smallest number tried" in words([0.9, 0.6, 0.5], 0, ks=ks + 2)
+    assert "Halves of the data disagree about these clusters (agreement 0.60)." in words([0.5, 0.9, 0.6], 1, 0.6)
+    assert "Nothing stands out" in words([0.52, 0.51, 0.5], 0)
+    one = np.array([1])
+    assert "the only number of clusters that can be judged" in describe_choice(one, 0, one * 0.0, one * 0.0, one * 1.0)
+
+
 def test_plot_shows_the_recommendation():
     import matplotlib
 
     matplotlib.use("Agg")
-    choice = kc.ChoiceOfK(np.array([1, 2]), np.array([4.0, 1.0]), np.array([0.0, 0.8]), np.ones(2), 2, "because")
+    shares = np.array([0.0, 0.8])
+    choice = kc.ChoiceOfK(
+        np.array([1, 2]), np.array([4.0, 1.0]), shares, np.ones(2), shares, shares, 2, True, "because"
+    )
     axes = choice.plot()
     assert [text.get_text() for text in axes.get_legend().get_texts()][-1] == "recommended: k = 2"
     assert axes.get_xlabel() == "number of clusters k"

@@ -454,3 +454,10 @@ def test_users_functions_share_the_compiled_passes():
         own = njit(lambda x, y, factor=factor: factor * x[0] * y[0])
         assert UserKernel(own)([2.0], [3.0]) == 6.0 * factor
     assert len(passes.block.signatures) <= max(before, 1)
+
+
+def test_near_directions_of_very_different_lengths():
+    """The shorter vector must not vanish beside the longer one."""
+    points = np.array([[1.0, 1.0], [1e-17, 1e-17], [-1e-3, -1e-3], [0.0, 0.0]])
+    expected = [[0, 0, 4, 1], [0, 0, 4, 1], [4, 4, 0, 1], [1, 1, 1, 0]]
+    np.testing.assert_allclose(Cosine().squared_distances(points, points), expected, atol=1e-15)

@@ -364,11 +364,24 @@ def test_settings_of_a_job_survive_json_and_pickle():
 def test_every_job_uses_known_sections_and_needs_only_their_keys():
     for job in JOBS.values():
         assert len(set(job.sections)) == len(job.sections)
-        assert set(job.sections) <= SECTIONS.keys()
+        assert {name.removesuffix("?") for name in job.sections} <= SECTIONS.keys()
         settings = Settings.load(CONF / "reference.toml", sections=job.sections)
         for alternative in "|".join(job.needs).split("|"):
             settings.get(alternative.partition("=")[0])
-    assert {name for job in JOBS.values() for name in job.sections} == SECTIONS.keys()
+    assert {name.removesuffix("?") for job in JOBS.values() for name in job.sections} == SECTIONS.keys()
+
+
+def test_the_job_spectral_needs_a_kernel_only_if_it_is_asked_for():
+    tables = {"input": {"path": "rows", "features": ["x"]}, "coreset": {"k": 3}}
+    sections = JOBS["spectral"].sections
+    settings = Settings.from_dict(tables, sections)
+    assert settings.spectral.affinity == "auto"
+    assert not settings.has("kernel")
+    assert Settings.from_dict({**tables, "kernel": {"name": "Linear"}}, sections).has("kernel")
+    with pytest.raises(SettingError, match=r'\[kernel\] is required by `spectral.affinity` = "kernel"'):
+        Settings.from_dict({**tables, "spectral": {"affinity": "rbf"}}, sections)
+    with pytest.raises(SettingError, match=r"`spectral.affinity` must be one of 'auto', 'nearest_neighbors', 'kernel'"):
+        Settings.from_dict({**tables, "spectral": {"affinity": "knn"}}, sections)
 
 
 def test_a_graph_needs_no_kernel_and_no_features():

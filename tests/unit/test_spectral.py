@@ -18,7 +18,7 @@ from kernelcoreset.spectral.model import load_model
 from tests.cases import some_points
 
 
-@parametrize_with_checks([kc.SpectralClustering(n_clusters=3)])
+@parametrize_with_checks([kc.SpectralClustering(n_clusters=3), kc.SpectralClustering(n_clusters=3, sigma="median")])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -65,7 +65,7 @@ def test_the_cut_is_at_most_that_of_eigenvectors():
 def test_same_seed_same_result_and_input_unchanged():
     points = some_points(3_000, 2)
     before = points.copy()
-    fits = [kc.SpectralClustering(3, coreset_size=200, random_state=5).fit(points) for _ in range(2)]
+    fits = [kc.SpectralClustering(3, sigma="median", coreset_size=200, random_state=5).fit(points) for _ in range(2)]
     np.testing.assert_array_equal(fits[0].labels_, fits[1].labels_)
     np.testing.assert_array_equal(points, before)
     np.testing.assert_array_equal(fits[0].predict(points), fits[0].labels_)
@@ -75,7 +75,7 @@ def test_a_fit_computes_every_degree_once(monkeypatch):
     computed = []
     plain = Degrees._of
     monkeypatch.setattr(Degrees, "_of", lambda self, columns: computed.append(columns.shape[1]) or plain(self, columns))
-    kc.SpectralClustering(3, coreset_size=200, random_state=5).fit(some_points(3_000, 2))
+    kc.SpectralClustering(3, sigma="median", coreset_size=200, random_state=5).fit(some_points(3_000, 2))
     assert sum(computed) == 3_000
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kernelcoreset.checks import check_at_least, check_count, check_positive
 from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.settings.fields import check_texts, set_field
+from kernelcoreset.spectral.affinity import check_affinity
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,18 @@ class SpectralSettings:
 
     Parameters
     ----------
+    affinity : {"auto", "nearest_neighbors", "kernel"}
+        Whether rows are compared by nearest neighbors within a sample, which needs no width, or by the kernel of the
+        section [kernel]. "auto": by the kernel if there is one.
     degree_sample : int
-        Number of sampled rows from which degrees are estimated, at least 2.
+        With a kernel, number of sampled rows from which degrees are estimated, at least 2.
     """
 
+    affinity: str = "auto"
     degree_sample: int = 1000
 
     def __post_init__(self) -> None:
+        set_field(self, "affinity", check_affinity("spectral.affinity", self.affinity))
         check_count("spectral.degree_sample", self.degree_sample, least=2)
 
 

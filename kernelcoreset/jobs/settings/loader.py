@@ -29,8 +29,10 @@ def read_tables(path: str | PathLike[str], overrides: Sequence[str] = ()) -> dic
 def make_sections(tables: Mapping[str, Any], classes: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Any]:
     """Return the wanted sections, each made from its table by its class and so checked.
 
-    Tables of other known sections are accepted, but not read: one file may serve several jobs.
+    Tables of other known sections are accepted, but not read: one file may serve several jobs. A wanted name with a
+    question mark, such as "kernel?", is made only if there is a table for it.
     """
+    wanted = [name.removesuffix("?") for name in wanted if not name.endswith("?") or name.removesuffix("?") in tables]
     refuse_unknown("section", "", tables, classes)
     for name in tables:
         if not isinstance(tables[name], Mapping):

@@ -100,6 +100,11 @@ class Settings:
             )
         if self.has("input", "output"):
             self._check_output()
+        if self.has("spectral") and self.spectral.affinity == "kernel" and not self.has("kernel"):
+            raise SettingError(
+                'The section [kernel] is required by `spectral.affinity` = "kernel". Add it, such as name = "Gaussian" '
+                'and sigma = 50.0, or use "nearest_neighbors".'
+            )
         if self.has("input", "graph") and self.input.weight_col in (self.graph.source_col, self.graph.target_col):
             raise SettingError(f"`input.weight_col` must not be a column of node ids; got {self.input.weight_col!r}.")
         is_graph_job = self.has("graph", "output") and not self.has("kernel")

@@ -9,11 +9,14 @@ makes K much larger than the distances, costs no digits. These are scalar loops:
 from __future__ import annotations
 
 import math
+from functools import cache
+from typing import Any
 
+import numba
 import numpy as np
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import address_of, calling, compiled
 from kernelcoreset.kernels.program import (
     ADD,
     COSINE,
@@ -81,18 +84,27 @@ def _cosine(columns: Floats, i: int, y: Floats, pair: Floats) -> None:
     _inner(columns, i, y, 1.0, pair)
     e2, inner, half = pair[0], pair[1], pair[2]
     m2 = e2 + 4.0 * inner
-    x2, y2 = inner + 0.5 * e2 + half, inner + 0.5 * e2 - half
+    x2, y2 = 0.0, 0.0
+    for j in range(len(y)):
+        x2 += columns[j, i] * columns[j, i]
+        y2 += y[j] * y[j]
     pair[0], pair[1], pair[2] = 0.0, 0.0, 0.0
-    if not (x2 > 0.0 and y2 > 0.0 and m2 > 0.0):  # K = 0 at the zero vector
+    if not (x2 > 0.0 and y2 > 0.0):  # K = 0 at the zero vector
         own, other = 1.0 if x2 > 0.0 else 0.0, 1.0 if y2 > 0.0 else 0.0
         pair[0], pair[2] = own + other, 0.5 * (own - other)
+        return
+    x_norm, y_norm = math.sqrt(x2), math.sqrt(y2)
+    if not (m2 > 0.0 and 0.5 * x_norm < y_norm < 2.0 * x_norm):  # e or m would lose y: compare directions themselves
+        for j in range(len(y)):
+            part = columns[j, i] / x_norm - y[j] / y_norm
+            pair[0] += part * part
+        pair[1] = 1.0 - 0.5 * pair[0]
         return
     along = 2.0 * half / m2
     orthogonal = 0.0
     for j in range(len(y)):
         part = (columns[j, i] - y[j]) - along * (columns[j, i] + y[j])
         orthogonal += part * part
-    x_norm, y_norm = math.sqrt(x2), math.sqrt(y2)
     lengths = 2.0 * half / (x_norm + y_norm)  # |x| - |y|
     pair[0] = orthogonal / (x_norm * y_norm * (1.0 - lengths * lengths / m2))
     pair[1] = 1.0 - 0.5 * pair[0]
@@ -191,3 +203,19 @@ def correct_near(
                 tile[i] = 0.0
         elif tile[i] <= NEAR * norms:
             tile[i] = pair_distance(program, columns, low + i, y, work)
+
+
+_typeof: Any = numba.typeof
+_SIGNATURE = (
+    _typeof(Program(np.zeros((1, 2), dtype=np.int64), np.zeros(1), False, 1, 0, 0, 0)),
+    *(_typeof(value) for value in (np.zeros((1, 1)), 0, np.zeros(1), np.zeros(1), 0.0, np.zeros(1))),
+)
+
+call_correct_near: Any = calling(*_SIGNATURE)
+"""call_correct_near(program.near, (program, ...)) in compiled code is `correct_near(program, ...)`."""
+
+
+@cache
+def near_address() -> int:
+    """Return the address of `correct_near`, compiled on the first call."""
+    return address_of(correct_near, _SIGNATURE)

@@ -22,20 +22,17 @@ from kernelcoreset.kernels.loops.center_tiles import (
     subtract_projection,
     two_nearest,
 )
-from kernelcoreset.kernels.loops.near import BLOCK, NEAR, correct_near
+from kernelcoreset.kernels.loops.interpreter import call_run
+from kernelcoreset.kernels.loops.near import BLOCK, NEAR, call_correct_near
 from kernelcoreset.kernels.loops.tiles import (
     TILE,
-    combine,
+    copy,
     keep_nearest,
-    leaf_diagonal,
-    leaf_values,
-    normalize,
     subtract_values,
     to_power,
     weighted_sum,
 )
-from kernelcoreset.kernels.loops.user_tile import call_user_tile
-from kernelcoreset.kernels.program import NORMALIZE, USER, Program
+from kernelcoreset.kernels.program import Program
 
 GROUP = 16  # landmarks evaluated before their values are used, so that these stay in the second-level cache
 
@@ -99,23 +96,7 @@ class Nearest(NamedTuple):
 @compiled()
 def values(program: Program, columns: Floats, low: int, high: int, y: Floats, stack: Floats) -> None:
     """Write K(x, y), or the exact squared distance, of points low..high to stack[0]. The last row is working space."""
-    m = high - low
-    d = columns.shape[0] - program.extra
-    features, others = columns[:d], y[:d]
-    top = -1
-    for step in range(program.operations.shape[0]):
-        code, argument = program.operations[step]
-        if code == USER:
-            top += 1
-            call_user_tile(argument, columns, columns.shape[1], low, m, d, y, False, stack[top])
-        elif code < USER:
-            top += 1
-            own = program.parameters[argument:]
-            leaf_values(code, own, features, low, high, others, program.squared, stack[top], stack[-1])
-        elif code == NORMALIZE:
-            normalize(stack[top], m, columns[d, low:high], y[d])
-        else:
-            top = combine(code, program.parameters[argument:], m, stack, top)
+    call_run(program.address, (program, columns, low, high, y, False, stack))
 
 
 @compiled()
@@ -123,24 +104,10 @@ def diagonal(program: Program, columns: Floats, out: Floats) -> None:
     """out[i] = K(x_i, x_i) for all points."""
     stack = np.empty((program.stack_rows, TILE))
     n = columns.shape[1]
-    d = columns.shape[0] - program.extra
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
-        top = -1
-        for step in range(program.operations.shape[0]):
-            code, argument = program.operations[step]
-            if code == USER:
-                top += 1
-                call_user_tile(argument, columns, n, low, high - low, d, columns[0], True, stack[top])
-            elif code < USER:
-                top += 1
-                leaf_diagonal(code, program.parameters[argument:], columns[:d], low, high, stack[top])
-            elif code == NORMALIZE:
-                for _ in range(2):
-                    normalize(stack[top], high - low, columns[d, low:high], 1.0)
-            else:
-                top = combine(code, program.parameters[argument:], high - low, stack, top)
-        out[low:high] = stack[0, : high - low]
+        call_run(program.address, (program, columns, low, high, columns[0], True, stack))
+        copy(stack[0], high - low, out[low:high])
 
 
 @compiled()
@@ -152,7 +119,8 @@ def distances(program: Program, cloud: Cloud, low: int, high: int, rows: Rows, r
         for start in range(0, m, BLOCK):
             some, own = stack[0, start : min(start + BLOCK, m)], cloud.diagonals[low + start : high]
             if subtract_values(some, own, rows.diagonals[r], NEAR) > 0:
-                correct_near(program, cloud.columns, low + start, rows.points[r], own, rows.diagonals[r], some)
+                other = rows.diagonals[r]
+                call_correct_near(program.near, (program, cloud.columns, low + start, rows.points[r], own, other, some))
     to_power(stack[0], m, z)
 
 
@@ -168,7 +136,7 @@ def block(program: Program, columns: Floats, rows: Floats, out: Floats) -> None:
         high = min(low + TILE, n)
         for r in range(rows.shape[0]):
             values(program, columns, low, high, rows[r], stack)
-            out[r, low:high] = stack[0, : high - low]
+            copy(stack[0], high - low, out[r, low:high])
 
 
 @compiled()
@@ -180,7 +148,7 @@ def distance_block(program: Program, cloud: Cloud, rows: Rows, out: Floats) -> N
         high = min(low + TILE, n)
         for r in range(rows.points.shape[0]):
             distances(program, cloud, low, high, rows, r, 2.0, stack)
-            out[r, low:high] = stack[0, : high - low]
+            copy(stack[0], high - low, out[r, low:high])
 
 
 @compiled()
@@ -226,10 +194,9 @@ def center_set_costs(
         for s in range(centers.points.shape[0] // k):
             for r in range(s * k, s * k + k):
                 distances(program, cloud, low, high, centers, r, z, stack)
-                if r == s * k:
-                    best[:m] = stack[0, :m]
-                else:
-                    np.minimum(best[:m], stack[0, :m], best[:m])
+                for i in range(m):
+                    # Written this way, NaN wins and the caller sees it.
+                    best[i] = best[i] if r > s * k and best[i] <= stack[0, i] else stack[0, i]
             out[s] += weighted_sum(best, weights[low:high], m)
 
 
@@ -249,7 +216,8 @@ def center_sums(
     D are squared distances, by a program for distances. One kernel value per point and coreset point.
     """
     m = high - low
-    out[:, :m] = 0.0
+    for c in range(out.shape[0]):
+        out[c, :m] = 0.0
     for j in range(centers.rows.points.shape[0]):
         if squared:
             distances(program, cloud, low, high, centers.rows, j, 2.0, stack)
@@ -268,7 +236,8 @@ def sum_directly(program: Program, cloud: Cloud, centers: Combinations, squared:
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
         center_sums(program, cloud, low, high, centers, squared, stack, sums)
-        out[:, low:high] = sums[:, : high - low]
+        for c in range(out.shape[0]):
+            copy(sums[c], high - low, out[c, low:high])
 
 
 @compiled()
@@ -281,10 +250,14 @@ def label_directly(program: Program, cloud: Cloud, centers: Combinations, spread
     n = cloud.columns.shape[1]
     stack = np.empty((program.stack_rows, TILE))
     sums = np.empty((len(spreads), TILE))
+    squared = np.bool_(True)  # a literal would be a type of its own, for which `center_sums` is compiled again
+    offsets = np.empty(len(spreads))
+    for c in range(len(spreads)):
+        offsets[c] = -spreads[c]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
-        center_sums(program, cloud, low, high, centers, True, stack, sums)
-        two_nearest(sums, 1.0, -spreads, high - low, out.labels[low:high], out.first[low:high], out.second[low:high])
+        center_sums(program, cloud, low, high, centers, squared, stack, sums)
+        two_nearest(sums, 1.0, offsets, high - low, out.labels[low:high], out.first[low:high], out.second[low:high])
 
 
 @compiled()
@@ -305,7 +278,8 @@ def landmark_products(
     """
     m = high - low
     k, count = landmarks.factors.shape
-    products[:, :m] = 0.0
+    for c in range(k):
+        products[c, :m] = 0.0
     for start in range(0, count, GROUP):
         group = min(GROUP, count - start)
         for t in range(group):
@@ -313,7 +287,7 @@ def landmark_products(
         for c in range(k):
             add_combination(tiles, group, m, landmarks.factors[c, start:], products[c])
         if start == 0:
-            residual[:m] = cloud.diagonals[low:high]
+            copy(cloud.diagonals[low:high], m, residual)
             subtract_projection(tiles, landmarks.basis, m, tiles[-1], residual)
 
 
@@ -363,5 +337,5 @@ def sum_by_landmarks(
         high = min(low + TILE, n)
         m = high - low
         landmark_products(program, cloud, low, high, landmarks, tiles, products, residual)
-        out[low:high] = products[0, :m]
+        copy(products[0], m, out[low:high])
         certify_sums(cloud.diagonals[low:high], residual, out[low:high], m, landmarks.bounds, accuracy, sure[low:high])

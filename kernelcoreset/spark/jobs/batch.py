@@ -8,11 +8,12 @@ from typing import Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.coresets.recipe import leaf_size_of
-from kernelcoreset.jobs.cluster import cluster_coreset, cluster_spectral
+from kernelcoreset.errors import SettingError
+from kernelcoreset.jobs.cluster import cluster_coreset, cluster_neighbors, cluster_spectral
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
-from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.kernels import Normalized
 from kernelcoreset.spark.jobs import coreset as coreset_step
 from kernelcoreset.spark.jobs.input import Input
 from kernelcoreset.spark.jobs.labels import (
@@ -24,7 +25,9 @@ from kernelcoreset.spark.jobs.labels import (
 )
 from kernelcoreset.spark.jobs.output import check_output, check_tables, write_output
 from kernelcoreset.spark.jobs.session import open_session
-from kernelcoreset.spectral.model import SpectralModel, load_model
+from kernelcoreset.spectral.affinity import chosen_affinity
+from kernelcoreset.spectral.model import PointModel, SpectralModel, load_model
+from kernelcoreset.spectral.neighbors import DRAW, NeighborModel
 
 
 def build_coreset(settings: Settings, record: RunRecord) -> None:
@@ -58,18 +61,38 @@ def run(settings: Settings, record: RunRecord) -> None:
 
 
 def spectral(settings: Settings, record: RunRecord) -> None:
-    """Estimate the degrees, build the coreset of the normalized kernel, cluster it and label all rows."""
+    """Build a coreset for spectral clustering, find its best cut and label all rows."""
+    if settings.coreset.z != 2.0:
+        raise SettingError(f"`coreset.z` must be 2 for spectral clustering; got {settings.coreset.z:g}. Leave it out.")
+    wanted = settings.spectral.affinity
+    affinity = chosen_affinity(wanted, has_kernel=settings.has("kernel")) if wanted == "auto" else wanted
+    record.add(affinity=affinity)
     with open_session(settings, record.stage("session")) as spark:
         data = Input(spark, settings.input, settings.coreset.seed)
         check(data, settings)
-        with record.stage("degrees"):
-            degrees = coreset_step.estimate_degrees(data, settings, record)
-        with record.stage("build"):
-            coreset = coreset_step.build(data, settings, record, degrees)
-        with record.stage("cluster"):
-            model = cluster_spectral(coreset, settings, record, degrees)
+        model = (
+            _fit_kernel_cut(data, settings, record) if affinity == "kernel" else _fit_neighbors(data, settings, record)
+        )
         with record.stage("assign"):
             write_labels(data, model, settings, record)
+
+
+def _fit_kernel_cut(data: Input, settings: Settings, record: RunRecord) -> SpectralModel:
+    """Estimate the degrees, build the coreset of the normalized kernel and cluster it."""
+    with record.stage("degrees"):
+        degrees = coreset_step.estimate_degrees(data, settings, record)
+    with record.stage("build"):
+        coreset = coreset_step.build(data, settings, record, Normalized(degrees.kernel), degrees=degrees)
+    with record.stage("cluster"):
+        return cluster_spectral(coreset, settings, record, degrees)
+
+
+def _fit_neighbors(data: Input, settings: Settings, record: RunRecord) -> NeighborModel:
+    """Build a uniform sample of the rows and cut the graph of its nearest neighbors."""
+    with record.stage("build"):
+        coreset = coreset_step.build(data, settings, record, DRAW["kernel"], draw=DRAW["draw"])
+    with record.stage("cluster"):
+        return cluster_neighbors(coreset, settings, record)
 
 
 def plan(settings: Settings) -> dict[str, Any]:
@@ -105,7 +128,7 @@ def check(data: Input, settings: Settings) -> None:
     check_output_columns(data.frame.columns, settings.output, settings.input)
 
 
-def write_labels(data: Input, model: KernelKMeansModel | SpectralModel, settings: Settings, record: RunRecord) -> None:
+def write_labels(data: Input, model: PointModel, settings: Settings, record: RunRecord) -> None:
     """Label all rows and write them; the same pass measures the model on all rows."""
     output = settings.output
     if settings.input.bad_rows == "quarantine":

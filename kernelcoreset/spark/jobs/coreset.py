@@ -9,10 +9,9 @@ from pyspark.sql import Column, DataFrame
 from kernelcoreset.clustering.choosing import choose_sigma
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
-from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.errors import DataError
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
-from kernelcoreset.kernels import Normalized
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.spark.columns import Layout
 from kernelcoreset.spark.jobs.input import Input
@@ -24,14 +23,23 @@ from kernelcoreset.spectral.degrees import Degrees
 _SIGMA_SAMPLE = 2_000
 
 
-def build(data: Input, settings: Settings, record: RunRecord, degrees: Degrees | None = None) -> Coreset:
+def build(
+    data: Input,
+    settings: Settings,
+    record: RunRecord,
+    kernel: Kernel | None = None,
+    *,
+    draw: str = "ordered",
+    degrees: Degrees | None = None,
+) -> Coreset:
     """Read all rows once and return their coreset; the settings say what to do with bad rows.
 
-    With degrees it is a coreset of the normalized kernel, for spectral clustering.
+    For spectral clustering, either with degrees and the normalized kernel, or drawn uniformly. By default with the
+    kernel of the settings.
     """
-    kernel = kernel_of_input(data, settings) if degrees is None else Normalized(degrees.kernel)
+    kernel = kernel_of_input(data, settings) if kernel is None else kernel
     record.add(kernel=repr(kernel))
-    leaf_settings = replace(leaf_settings_of(settings, kernel, data.sized_layout), degrees=degrees)
+    leaf_settings = replace(leaf_settings_of(settings, kernel, data.sized_layout, draw), degrees=degrees)
     with record.stage("leaves"):
         found = _leaves(data, leaf_settings)
     record.add(rows=found.rows, bad_rows=found.bad.rows, bad_columns=found.bad.counts, leaves=found.leaves)
@@ -55,11 +63,11 @@ def _leaves(data: Input, settings: LeafSettings) -> Leaves:
     return gather(leaves, settings, most_leaves=len(row_groups))
 
 
-def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout) -> LeafSettings:
+def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout, draw: str = "ordered") -> LeafSettings:
     """Return what the tasks that build leaves need to know."""
     wanted = settings.coreset
     return LeafSettings(
-        Recipe(wanted.k, kernel, wanted.coreset_size, z=wanted.z, seed=wanted.seed),
+        Recipe(wanted.k, kernel, wanted.coreset_size, z=wanted.z, draw=draw, seed=wanted.seed),
         leaf_size=leaf_size_of(wanted.coreset_size, wanted.leaf_size),
         layout=layout,
     )
@@ -67,8 +75,6 @@ def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout) -> Leaf
 
 def estimate_degrees(data: Input, settings: Settings, record: RunRecord) -> Degrees:
     """Return the degrees for spectral clustering, estimated from a uniform sample of the rows."""
-    if settings.coreset.z != 2.0:
-        raise SettingError(f"`coreset.z` must be 2 for spectral clustering; got {settings.coreset.z:g}. Leave it out.")
     layout = data.sized_layout
     # The footers hold the number of rows. If some rows are bad, the smallest degree comes out a little smaller.
     is_counted = data.row_groups is not None and layout.weight_col is None
@@ -94,7 +100,9 @@ def kernel_of_rows(frame: DataFrame, layout: Layout, settings: Settings, order: 
     points, _ = sample_rows(frame, replace(layout, weight_col=None, id_col=None), _SIGMA_SAMPLE, order)
     if not len(points):
         raise DataError("`kernel.sigma` cannot be chosen: there is no row that can be used.")
-    return settings.kernel.build(sigma=choose_sigma(points, rule, seed=settings.coreset.seed))
+    k = settings.cluster.k if settings.has("cluster") else settings.coreset.k
+    sigma = choose_sigma(points, rule, k=k, spectral=settings.has("spectral"), seed=settings.coreset.seed)
+    return settings.kernel.build(sigma=sigma)
 
 
 def _order(data: Input, settings: Settings) -> Column:

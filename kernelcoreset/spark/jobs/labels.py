@@ -18,7 +18,7 @@ from kernelcoreset.spark.columns import Layout, why_bad
 from kernelcoreset.spark.labels import LabelSettings, label_rows, refuse_taken
 from kernelcoreset.spark.scan import RowGroups
 from kernelcoreset.spark.summary import KernelKMeansSummary, Measurement
-from kernelcoreset.spectral.model import SpectralModel
+from kernelcoreset.spectral.model import PointModel
 
 _REASON = "reason"
 
@@ -36,7 +36,7 @@ def check_output_columns(there: Sequence[str], output: OutputSettings, wanted_in
 def label_input(
     frame: DataFrame,
     layout: Layout,
-    model: KernelKMeansModel | SpectralModel,
+    model: PointModel,
     settings: Settings,
     *,
     columns: Sequence[str] | None = None,
@@ -57,29 +57,25 @@ def label_input(
     return label_rows(frame, label_settings, row_groups=row_groups, measurement=measurement)
 
 
-def measurement_of(
-    model: KernelKMeansModel | SpectralModel, settings: Settings, *, with_certificate: bool = True
-) -> Measurement:
+def measurement_of(model: PointModel, settings: Settings, *, with_certificate: bool = True) -> Measurement:
     """Return what measures a model on the labelled rows, with a certificate by the settings."""
     wanted = settings.certificate
     center_sets = wanted.center_sets if with_certificate else 0
     return Measurement(model, settings.input.weight_col is not None, center_sets, wanted.fraction, wanted.seed)
 
 
-def summary_of(summary: KernelKMeansSummary, model: KernelKMeansModel | SpectralModel) -> dict[str, Any]:
+def summary_of(summary: KernelKMeansSummary, model: PointModel) -> dict[str, Any]:
     """Return what the run record keeps of a summary.
 
-    The costs of a spectral model are those of the normalized kernel, which say little; the record has the cut instead.
+    The costs of a spectral model say little about the cut; the record has the cut itself instead.
     """
     found = asdict(summary)
-    if isinstance(model, SpectralModel):
+    if not isinstance(model, KernelKMeansModel):
         return {name: found[name] for name in ("rows", "bad_rows", "cluster_sizes", "n_iter")}
     return found
 
 
-def quarantined_rows(
-    frame: DataFrame, layout: Layout, model: KernelKMeansModel | SpectralModel | None = None
-) -> DataFrame:
+def quarantined_rows(frame: DataFrame, layout: Layout, model: PointModel | None = None) -> DataFrame:
     """Return the bad rows of a frame, each with the reason; without a model the layout must have its dimension."""
     reason = why_bad(frame, layout if model is None else LabelSettings.of(model, layout).layout)
     return frame.withColumn(_REASON, reason).where(F.col(_REASON).isNotNull())

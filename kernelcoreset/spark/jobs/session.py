@@ -7,6 +7,7 @@ import os
 import socketserver
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from shutil import which
@@ -20,6 +21,7 @@ from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.explain import explain_text
 from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.models.rehearsal import rehearse
 
 _ONE_LINE_PER_EVENT = Path(__file__).with_name("log4j2.properties")
 
@@ -48,7 +50,9 @@ def session_of(
         for name, value in conf.items():
             builder = builder.config(name, value)
         try:
-            spark = builder.getOrCreate()
+            with ThreadPoolExecutor(1) as ahead:
+                ahead.submit(rehearse)  # while Java starts; what it raises, the first task raises again
+                spark = builder.getOrCreate()
         except Exception as error:  # of py4j's classes, which Spark Connect does not have
             _refuse_conf(error, conf)
             raise

@@ -114,8 +114,8 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
     2
     """
 
-    localClass: ClassVar[Any] = local.KernelKMeansModel
-    """The class of the numpy model in it."""
+    loadLocal: ClassVar[Any] = staticmethod(local.KernelKMeansModel.load)
+    """Loads the numpy model in it."""
 
     def __init__(self, fitted: local.KernelKMeansModel, training: DataFrame | None = None) -> None:
         super().__init__()

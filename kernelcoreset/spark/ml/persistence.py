@@ -104,7 +104,7 @@ class ModelReader(MLReader):  # type: ignore[type-arg]
 
     def load(self, path: str) -> KernelKMeansModel:
         """Return the model saved at a path."""
-        model = self.cls(self.cls.localClass.load(path))
+        model = self.cls(self.cls.loadLocal(path))
         folder = Folder(path)
         if folder.kind(_METADATA) == fs.FileType.File:
             _set_params(model, _read_metadata(folder, path), path)

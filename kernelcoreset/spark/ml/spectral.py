@@ -16,26 +16,31 @@ from kernelcoreset.spark.leaves import LeafSettings
 from kernelcoreset.spark.ml.base import CoresetEstimator, param
 from kernelcoreset.spark.ml.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark.sample import random_order, sample_degrees
+from kernelcoreset.spectral.affinity import check_affinity, chosen_affinity
 from kernelcoreset.spectral.degrees import DEGREE_SAMPLE
-from kernelcoreset.spectral.model import SpectralModel
+from kernelcoreset.spectral.model import SpectralModel, load_spectral
+from kernelcoreset.spectral.neighbors import DRAW, NeighborModel
 
 
 class SpectralClustering(CoresetEstimator):
     """Spectral clustering of a DataFrame of any size, through a coreset.
 
-    The degrees of all rows are estimated from a sample of them. One more pass builds the coreset of the normalized
-    kernel on the executors, and the driver clusters it.
+    By default by the nearest neighbors within a uniform sample of the rows, which needs no width: one pass draws it on
+    the executors, and the driver cuts it. With a kernel, the degrees of all rows are estimated from a sample of them
+    first, and the coreset is that of the normalized kernel.
 
     Parameters
     ----------
     k : int
         Number of clusters, 2 by default.
-    kernel : Kernel
-        The similarity: positive semidefinite and at least 0 on the rows, Gaussian(sigma=1.0) by default.
+    affinity : {"auto", "nearest_neighbors", "kernel"}
+        As in `kernelcoreset.SpectralClustering`: "auto" is "kernel" if a kernel is given, else "nearest_neighbors".
+    kernel : Kernel, optional
+        The similarity: positive semidefinite and at least 0 on the rows.
     coresetSize : int
         Points of the coreset, 2,000 by default.
     degreeSample : int
-        Rows that degrees are estimated from, 1,000 by default.
+        With a kernel: rows that degrees are estimated from, 1,000 by default.
     nInit, maxIter, seed : int
     featuresCol : str
         One array or vector column, "features" by default.
@@ -54,6 +59,7 @@ class SpectralClustering(CoresetEstimator):
     1000
     """
 
+    affinity = param("affinity", "'auto', 'nearest_neighbors' or 'kernel'", lambda v: check_affinity("affinity", v))
     degreeSample = param("degreeSample", "rows of the degree sample", lambda v: check_count("degreeSample", v, 2))
 
     @keyword_only
@@ -61,6 +67,7 @@ class SpectralClustering(CoresetEstimator):
         self,
         *,
         k: int = 2,
+        affinity: str = "auto",
         kernel: Kernel | None = None,
         coresetSize: int = 2000,  # noqa: N803
         degreeSample: int = DEGREE_SAMPLE,  # noqa: N803
@@ -77,19 +84,23 @@ class SpectralClustering(CoresetEstimator):
         badRows: str = "fail",  # noqa: N803
     ) -> None:
         super().__init__()
-        self._setDefault(coresetSize=2000, degreeSample=DEGREE_SAMPLE)
+        self._setDefault(affinity="auto", coresetSize=2000, degreeSample=DEGREE_SAMPLE)
         self.setParams(**self._input_kwargs)  # type: ignore[attr-defined]  # set by keyword_only
 
     def _fit_coreset(
         self, coreset: Coreset, settings: LeafSettings, dataset: DataFrame, **options: Any
     ) -> SpectralClusteringModel:
-        degrees = settings.degrees
-        fitted = SpectralModel.fit_coreset(coreset, settings.recipe.k, degrees, **options)  # type: ignore[arg-type]  # not None
-        return SpectralClusteringModel(fitted, dataset)
+        if settings.degrees is not None:
+            fitted = SpectralModel.fit_coreset(coreset, settings.recipe.k, settings.degrees, **options)
+            return SpectralClusteringModel(fitted, dataset)
+        effort = {name: options[name] for name in ("n_init", "seed")}
+        return SpectralClusteringModel(NeighborModel.fit_coreset(coreset, settings.recipe.k, **effort), dataset)
 
     def _leaf_settings(self, dataset: DataFrame) -> LeafSettings:
         plain = super()._leaf_settings(dataset)
         recipe = plain.recipe
+        if chosen_affinity(self.getOrDefault("affinity"), has_kernel=self.isSet("kernel")) == "nearest_neighbors":
+            return replace(plain, recipe=replace(recipe, **DRAW))
         count = self.getOrDefault("degreeSample")
         degrees = sample_degrees(dataset, plain.layout, recipe.kernel, count, random_order(recipe.seed, by_file=False))
         return replace(plain, recipe=replace(recipe, kernel=Normalized(recipe.kernel)), degrees=degrees)
@@ -98,12 +109,13 @@ class SpectralClustering(CoresetEstimator):
 class SpectralClusteringModel(KernelKMeansModel):
     """A fitted spectral clustering that labels the rows of any DataFrame, new ones included.
 
-    Distances are those to the nearest center in the feature space of the normalized kernel. The weight of a cluster is
-    its volume divided by the total weight of the data. A summary has no certificate.
+    By nearest neighbors, distances are those to the nearest point of the sample. With a kernel, they are those to the
+    nearest center in the feature space of the normalized kernel, and the weight of a cluster is its volume divided by
+    the total weight of the data. A summary has no certificate.
 
     Parameters
     ----------
-    fitted : kernelcoreset.SpectralModel
+    fitted : kernelcoreset.NeighborModel or kernelcoreset.SpectralModel
         The numpy model, which labels the rows. It is available as `localModel`.
     training : DataFrame, optional
         The rows the model was fitted on, for `summary`.
@@ -117,12 +129,12 @@ class SpectralClusteringModel(KernelKMeansModel):
     2
     """
 
-    localClass: ClassVar[Any] = SpectralModel
-    """The class of the numpy model in it."""
+    loadLocal: ClassVar[Any] = staticmethod(load_spectral)
+    """Loads the numpy model in it."""
 
-    localModel: SpectralModel  # type: ignore[assignment]
+    localModel: SpectralModel | NeighborModel  # type: ignore[assignment]
 
-    def __init__(self, fitted: SpectralModel, training: DataFrame | None = None) -> None:
+    def __init__(self, fitted: SpectralModel | NeighborModel, training: DataFrame | None = None) -> None:
         super().__init__(fitted, training)  # type: ignore[arg-type]  # it has what KernelKMeansModel needs of it
 
     @property

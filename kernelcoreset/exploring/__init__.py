@@ -1,0 +1,1 @@
+"""A first look at data: which clusters each method finds, and which of them are worth having."""

@@ -1,0 +1,44 @@
+"""A rehearsal: calls once what jobs and tasks call, on a few points, so that its machine code is kept on disk."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelcoreset.coresets.build import build_coreset
+from kernelcoreset.coresets.error import empirical_error
+from kernelcoreset.coresets.tree import CoresetTree
+from kernelcoreset.kernels.families import Gaussian, Polynomial
+from kernelcoreset.kernels.machine_code import machine_code
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+
+_POINTS, _SIZE, _CLUSTERS = 1_200, 100, 3
+
+
+def rehearse() -> None:
+    """Compile what builds, merges, solves and labels call, unless it is there already.
+
+    One kernel with exact squared distances and one without call everything: no loop is compiled again for another one.
+    """
+    if not machine_code().is_rehearsed:
+        call_everything()
+        machine_code().note_rehearsal()
+
+
+def call_everything() -> None:
+    """Build, merge, solve, label and measure a few points."""
+    points = np.random.default_rng(0).normal(size=(_POINTS, 2))
+    for kernel in (Gaussian(sigma=1.0), Polynomial(degree=2)):
+        coreset = build_coreset(points, _CLUSTERS, kernel, _SIZE)
+        tree = CoresetTree(_CLUSTERS, kernel, _SIZE)
+        tree.add(points)
+        tree.result(_SIZE)
+        empirical_error(points, coreset, _CLUSTERS, kernel, n_center_sets=2)
+        model = KernelKMeansModel.fit_coreset(coreset, _CLUSTERS, kernel, n_init=1)
+        model.label(points, margins=True)
+        model.distances(points[:1])
+        model.centers.label(points[:1], exact_distances=True)
+
+
+if __name__ == "__main__":
+    rehearse()
+    print(machine_code().pack())
