@@ -13,7 +13,8 @@ summed in float64. With M = (X + |mean|) (Y + |mean|), it is off by
 
     T = g(d) X Y + (10 u + 2 d v) M.
 
-From there to K: exp(-r q) has the relative error expm1(r E) + 4 u r q, where 4 u r q stands for rounding r and r q, and
+From there to K: exp(-r q) has the relative error expm1(r E) + 4 u r Q, where Q = 2 (X^2 + Y^2) is the largest q; the
+second part stands for rounding r and r q, also if r is multiplied into the three terms of q before these are added. It
 is off by 8 u more, for the exponential itself, and by 1e-37 where the exponent was cut off. A root of q is off by
 min(sqrt(E), E / sqrt(q)). The slope of Matern's K as a function of q is at most a^2 / 2 for nu = 3/2 and a^2 / 6 for
 nu = 5/2, with a the factor of the distance. A power of degree p is off by (B + e)^p - B^p + 2 p u B^p if its base, at

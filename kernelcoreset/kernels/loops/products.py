@@ -68,7 +68,7 @@ class Side(NamedTuple):
 @compiled(fastmath=FAST, inline="always")
 def _expm1_base_2(x: Any) -> Any:
     """2^x - 1 for a float32 x <= 0, with an error of a few units in the last place, also near 0."""
-    x = max(x, _FARTHEST)
+    x = x if x > _FARTHEST else _FARTHEST
     shifted = x + _ROUND
     r = x - (shifted - _ROUND)
     p = _P5 * r + _P4
@@ -90,6 +90,18 @@ def _expm1_of_minus_like(t: Any) -> Callable[[Any], Any]:
     if t == types.float32:
         return lambda t: _expm1_base_2(-t * _LOG2E)
     return lambda t: expm1_of_minus(t)
+
+
+def expm1_of_scaled(x: Any) -> Any:
+    """2^x - 1 of a float32 x <= 0, exp(x) - 1 of a float64 one; for compiled code."""
+    raise NotImplementedError("only compiled code calls this")
+
+
+@overload(expm1_of_scaled, inline="always", strict=False)
+def _expm1_of_scaled(x: Any) -> Callable[[Any], Any]:
+    if x == types.float32:
+        return lambda x: _expm1_base_2(x)
+    return lambda x: expm1_of_minus(-x)
 
 
 @compiled(fastmath=FAST_SUM)
@@ -216,13 +228,15 @@ GROUP = 16
 
 
 @compiled(fastmath=FAST)
-def _add_gaussian(products: Reals, norms: Reals, norm: float, rate: float, factor: float, out: Reals) -> None:
-    """out += factor * squared distances of a Gaussian: `tile` and the sum in one loop, for the kernel used most."""
-    kind = products.dtype.type
-    zero = kind(0.0)
+def _add_gaussian(products: Reals, exponents: Reals, exponent: float, rate: float, factor: float, out: Reals) -> None:
+    """out += factor * (exp(-|x - y|^2 / (2 sigma^2)) - 1), from -|x|^2 and -|y|^2 times half of `rate`.
+
+    `tile` and the sum in one loop with fewer operations, for the kernel used most.
+    """
+    zero = products.dtype.type(0.0)
     for i in range(products.shape[0]):
-        value = (norms[i] + norm) - (products[i] + products[i])
-        out[i] += factor * expm1_of_minus_like((value if value > zero else zero) * rate)
+        x = (exponents[i] + exponent) + rate * products[i]
+        out[i] += factor * expm1_of_scaled(x if x < zero else zero)
 
 
 @compiled(fastmath=FAST)
@@ -256,14 +270,15 @@ def center_sums(
     """
     only_gaussian = program.squared and program.codes.shape[0] == 1 and program.codes[0] == GAUSSIAN
     partial = np.zeros(block.shape[1], block.dtype)
-    minus_two = block.dtype.type(-2.0)
+    two = block.dtype.type(2.0)
+    rate = program.parameters[0, 2]  # of a Gaussian, in the units of `expm1_of_scaled`
+    exponents = rows.norms * -rate
     for c in range(out.shape[0]):
         own = out[c]
         own[:] = 0.0
         for j in range(starts[c], starts[c + 1]):
             if only_gaussian:
-                rate = program.parameters[0, 0]
-                _add_gaussian(block[j], rows.norms, points.norms[j], rate, minus_two * factors[j], partial)
+                _add_gaussian(block[j], exponents, -rate * points.norms[j], two * rate, -two * factors[j], partial)
             else:
                 tile(program, block[j], j, points, rows, stack)
                 _add_tile(stack[0], factors[j], partial)
