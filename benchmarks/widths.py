@@ -135,15 +135,15 @@ def main() -> None:
     warnings.simplefilter("ignore")
     about = (
         f"The shapes of [the gallery](gallery.md), {N} points, {SEEDS} seeds. Seven widths of a Gaussian from the "
-        "distance of the 7th neighbor to the median distance; each criterion chooses one, and the adjusted Rand index of the "
-        "clusters with it is shown, with the true k given. Values are rounded to 0.01, and the wider of two equals is "
-        "taken. Stability compares the clusters of two halves; the cut against chance is 1 - cut / (k - 1)."
+        "distance of the 7th neighbor to the median distance; each criterion chooses one, and the adjusted Rand index "
+        "of the clusters with it is shown, with the true k given. Values are rounded to 0.01, and the wider of two "
+        "equals is taken. Stability compares the clusters of two halves; the cut against chance is 1 - cut / (k - 1)."
     )
     grid = (
         "GridSearchCV over 6 widths and 5 numbers of clusters, 3 random halves to fit and to judge, data standardised. "
         "`score` is the persistence: how long random walks over nearest neighbors stay in their cluster. Minus the "
-        "cost always takes the largest k, and the width at an end of the grid, because a cost falls with k and its scale "
-        "depends on sigma. For iris, two of the three species are one cluster to any method without labels."
+        "cost always takes the largest k, and the width at an end of the grid, because a cost falls with k and its "
+        "scale depends on sigma. For iris, two of the three species are one cluster to any method without labels."
     )
     sections = [
         about,
