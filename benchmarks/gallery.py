@@ -6,6 +6,7 @@ Run from the project's root: python benchmarks/gallery.py
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import warnings
@@ -107,26 +108,36 @@ def index(truth: np.ndarray, labels: np.ndarray) -> float:
     return float(adjusted_rand_score(truth[judged], labels[judged]))
 
 
-def measure(n: int, seeds: int) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    """Return for each method the mean index by shape, and its mean seconds."""
-    names = [name for name in METHODS if n <= _LARGE or name not in QUADRATIC]
-    found: dict[str, dict[str, list[float]]] = {name: {each: [] for each in SHAPES} for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for seed in range(seeds):
-        for each in SHAPES:
-            points, truth, k = shape(each, n, seed)
-            for name in names:
+def measure_one(n: int, seed: int) -> dict[str, dict[str, list[float]]]:
+    """Return for each method and shape the index and the seconds of one fit."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for each in SHAPES:
+        points, truth, k = shape(each, n, seed)
+        for name in METHODS:
+            if n <= _LARGE or name not in QUADRATIC:
                 start = time.perf_counter()
                 labels = METHODS[name](k, seed).fit_predict(points)
-                seconds[name].append(time.perf_counter() - start)
-                found[name][each].append(index(truth, labels))
-        print(f"n = {n:,}, seed {seed}", file=sys.stderr, flush=True)
-    means = {name: {each: float(np.mean(values)) for each, values in own.items()} for name, own in found.items()}
-    return means, {name: float(np.median(own)) for name, own in seconds.items()}
+                seconds = time.perf_counter() - start
+                found.setdefault(name, {})[each] = [index(truth, labels), seconds]
+    return found
 
 
-def results(n: int, seeds: int) -> list[str]:
-    means, seconds = measure(n, seeds)
+def measure(n: int, seeds: int, kept: Path) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
+    """Return for each method the mean index by shape, and its median seconds; `kept` is a folder of finished seeds."""
+    runs = []
+    for seed in range(seeds):
+        file = kept / f"gallery-{n}-{seed}.json"
+        if not file.exists():
+            kept.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(measure_one(n, seed)))
+            print(f"n = {n:,}, seed {seed}", file=sys.stderr, flush=True)
+        runs.append(json.loads(file.read_text()))
+    means = {name: {e: float(np.mean([run[name][e][0] for run in runs])) for e in SHAPES} for name in runs[0]}
+    return means, {name: float(np.median([run[name][e][1] for run in runs for e in SHAPES])) for name in runs[0]}
+
+
+def results(n: int, seeds: int, kept: Path) -> list[str]:
+    means, seconds = measure(n, seeds, kept)
     overall = {name: float(np.mean(list(own.values()))) for name, own in means.items()}
     order = sorted(means, key=lambda name: (not name.startswith("ours"), -overall[name]))
     rows = [
@@ -176,6 +187,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results/gallery.md"))
     parser.add_argument("--sizes", type=int, nargs="*", default=[500, 50_000])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--kept", type=Path, default=Path("scratch"), help="folder of finished seeds, to go on from")
     parser.add_argument("--only-picture", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # scikit-learn warns of graphs that are not connected, which some shapes have
@@ -195,7 +207,7 @@ def main() -> None:
         f"![Clusters of the gallery's shapes]({options.out.with_suffix('.png').name})\n\n500 points, seed 0; the "
         "number in each picture is the adjusted Rand index. The last column has no clusters."
     )
-    sections = [line for n in options.sizes for line in results(n, options.seeds)]
+    sections = [line for n in options.sizes for line in results(n, options.seeds, options.kept)]
     tables.write_results(options.out, "scikit-learn's gallery of clusterings", [about, picture, *sections])
 
 
