@@ -54,6 +54,39 @@ def lloyd(gram, weights, labels, k):
         costs.append(partition_cost(gram, weights, labels))
 
 
+def best_single_move(gram, weights, labels, k):
+    """The least cost after moving any one point to any other cluster, clusters kept non-empty."""
+    least = np.inf
+    for i in range(len(labels)):
+        if (labels == labels[i]).sum() > 1:
+            for c in range(k):
+                if c != labels[i]:
+                    moved = labels.copy()
+                    moved[i] = c
+                    two = np.isin(moved, [c, labels[i]])
+                    change = partition_cost(gram[np.ix_(two, two)], weights[two], moved[two]) - partition_cost(
+                        gram[np.ix_(two, two)], weights[two], labels[two]
+                    )
+                    least = min(least, change)
+    return partition_cost(gram, weights, labels) + least
+
+
+def pivot_law(rows, weights, count):
+    """Probability of every ordered tuple of pivots drawn by weight, then by weight times squared distance."""
+    law = {(): 1.0}
+    for _ in range(count):
+        longer = {}
+        for pivots, chance in law.items():
+            away = np.ones(len(rows))
+            if pivots:
+                away = ((rows[:, None] - rows[list(pivots)]) ** 2).sum(axis=2).min(axis=1)
+            mass = weights * away
+            for i in np.flatnonzero(mass):
+                longer[(*pivots, int(i))] = chance * mass[i] / mass.sum()
+        law = longer
+    return law
+
+
 def best_center_cost(points, weights, z):
     """Least sum of w |x - y|^z over y in the plane of the points, by ever finer grids (linear kernel only)."""
     low, high = points.min(axis=0), points.max(axis=0)

@@ -17,7 +17,6 @@ from kernelcoreset.clustering.weiszfeld import measure_centers
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
-from kernelcoreset.kernels.loops.passes import Cloud
 
 _STABLE = 0.9
 _SPLITS = 3
@@ -192,13 +191,7 @@ class _Halves:
     def _labels(self, rows: NDArray[np.int64], k: int, z: float, max_iter: int, seed: int) -> NDArray[np.int64]:
         """The clusters of all points by the centers that a half of them has."""
         whole = self.problem
-        cloud = Cloud(
-            np.ascontiguousarray(whole.cloud.columns[:, rows]),
-            whole.cloud.diagonals[rows] if len(whole.cloud.diagonals) else whole.cloud.diagonals,
-        )
-        squared = np.ascontiguousarray(whole.squared[np.ix_(rows, rows)])
-        half = whole._replace(cloud=cloud, weights=whole.weights[rows], squared=squared)
-        solution = solve_problem(half, k, z, 1, max_iter, np.random.default_rng(seed))
+        solution = solve_problem(whole.part(rows), k, z, 1, max_iter, np.random.default_rng(seed))
         coefficients = np.zeros((k, len(whole.weights)))
         coefficients[:, rows] = solution.coefficients
         nearest: NDArray[np.int64] = _to_centers(whole, coefficients).argmin(axis=0)
@@ -208,13 +201,13 @@ class _Halves:
 def _to_centers(problem: Problem, coefficients: Floats) -> Floats:
     """Squared distances of all points to all centers, shape (k, s)."""
     squared = np.empty_like(coefficients)
-    measure_centers(problem.squared, coefficients.copy(), squared)
+    measure_centers(problem.squared, coefficients, squared)
     return squared
 
 
 def _silhouette(problem: Problem, solution: Solution) -> float:
     """Weighted mean of (b - a) / b over the points, a and b the distances to the nearest and the next center."""
-    if len(solution.coefficients) == 1:
+    if solution.k == 1:
         return 0.0
     nearest, second = np.sqrt(np.partition(_to_centers(problem, solution.coefficients), 1, axis=0)[:2])
     gaps = np.divide(second - nearest, second, out=np.zeros_like(second), where=second > 0)

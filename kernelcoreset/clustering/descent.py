@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.lloyd import descend_means
-from kernelcoreset.clustering.problem import Labels, Problem, Solution
+from kernelcoreset.clustering.problem import Labels, Problem, Solution, mean_shares
 from kernelcoreset.clustering.weiszfeld import descend_centers
 from kernelcoreset.kernels.evaluator import evaluator_of
 
@@ -19,15 +19,15 @@ def descend(
     `coefficients`, shape (k, s), are the first centers for z != 2, or zeros for the means; z = 2 needs labels only.
     """
     squared, weights = problem.squared, problem.weights
-    labels, coefficients = labels.copy(), coefficients.copy()
+    labels = labels.copy()
     if z == 2.0:
         cost, steps, converged = descend_means(squared, weights, labels, len(coefficients), max_iter)
-        coefficients[:] = 0.0
-        coefficients[labels, np.arange(len(labels))] = weights
-        coefficients /= coefficients.sum(axis=1, keepdims=True)
+        shares = mean_shares(weights, labels, len(coefficients))
     else:
+        coefficients = coefficients.copy()
         cost, steps, converged = descend_centers(squared, weights, labels, z, max_iter, polish, coefficients)
+        shares = coefficients[labels, np.arange(len(labels))]
     cost *= problem.unit
     if not np.isfinite(cost):
         raise evaluator_of(problem.kernel).overflow("the clustering cost", problem.cloud.columns)
-    return Solution(labels, coefficients, float(cost), int(steps), bool(converged))
+    return Solution(labels, shares, len(coefficients), float(cost), int(steps), bool(converged))

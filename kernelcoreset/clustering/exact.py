@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_at_least, check_count
-from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, prepare
+from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, mean_shares, prepare
 from kernelcoreset.clustering.solve import solve_problem
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
@@ -93,10 +93,8 @@ def _search(problem: Problem, k: int, known: Solution, max_nodes: int) -> Soluti
     on_first = np.empty(s, dtype=np.int32)
     on_first[order] = best
     labels = on_first[group]
-    coefficients = np.zeros((k, len(labels)))
-    coefficients[labels, np.arange(len(labels))] = problem.weights
-    coefficients /= coefficients.sum(axis=1, keepdims=True)
-    return Solution(labels, coefficients, float(cost * problem.unit), int(nodes), True)
+    shares = mean_shares(problem.weights, labels, k)
+    return Solution(labels, shares, k, float(cost * problem.unit), int(nodes), True)
 
 
 def _merge_equal(squared: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,4 +1,4 @@
-"""Clusters of a coreset: several starts, a descent from each, then swaps, on the matrix of squared distances."""
+"""Clusters of a coreset: several starts, a descent from each, then swaps; on explicit vectors or all distances."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import check_at_least, check_count, check_seed
 from kernelcoreset.clustering.descent import descend
-from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, check_power, prepare
-from kernelcoreset.clustering.starts import spectral_starts
-from kernelcoreset.clustering.swaps import propose_swap
+from kernelcoreset.clustering.features import is_written_out
+from kernelcoreset.clustering.finish import descend_exactly, partition_costs
+from kernelcoreset.clustering.means import Run, vectors_of
+from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, check_power, mean_shares, prepare
+from kernelcoreset.clustering.search import search
+from kernelcoreset.clustering.starts import component_starts, spectral_starts
+from kernelcoreset.clustering.swaps import SWAPS, SWAPS_PER_CENTER, propose_swap
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.seeding import seed_pivots
 from kernelcoreset.errors import DataError
+from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 
-# Swaps tried on the best run. On real data with k = 20 they reduce the distance to the best known cost from 0.5-7 % to
-# 0-0.7 %.
-_SWAPS, _SWAPS_PER_CENTER = 10, 4
+# With no more points and clusters than these, the matrix of their distances is small enough for the processor's cache.
+_FEW_POINTS, _FEW_CLUSTERS = 500, 32
+# Mean cost of a point, of the largest squared norm, below which rounding shows in the ninth digit of the cost.
+_COARSE = 1e-4
 
 
 def solve(
@@ -38,15 +44,17 @@ def solve(
     Parameters
     ----------
     coreset : Coreset
-        At most 20,000 points.
+        Up to about 50,000 points with z = 2 if the kernel has a low rank on them (see Notes); otherwise as many as a
+        matrix of all distances in half of the machine's memory allows.
     k : int
         At most the number of distinct points.
     kernel : Kernel
     z : float
         At least 1; 2 is k-means, 1 is k-median.
     n_init : int
-        Number of runs from D^z seeds. Further runs start from the leading eigenvectors. The best run is kept and then
-        improved by replacing single centers with points that are far from all centers.
+        Number of runs from D^z seeds. Up to 32 clusters, further runs start from the leading eigenvectors. The best
+        run is kept and then improved by replacing single centers with points that are far from all centers. If s * k
+        is large, runs that are behind after two iterations are not continued, and fewer replacements are tried.
     max_iter : int
         Largest number of iterations per run; `converged` says whether the best run ended before.
     seed : int
@@ -58,11 +66,20 @@ def solve(
     -------
     Solution
         Every point is in the cluster of its nearest center. For z = 2, moving any single point does not lower the cost.
+        Both up to rounding, if `converged`. `cost` is that of the kernel itself, whatever the search used.
 
     Notes
     -----
-    Takes s^2 kernel evaluations and s^2 floats of memory, then O(s^2) for the first iteration of a run and, for z = 2,
-    O(s) for each point that moves.
+    With z = 2 the points are written out as vectors of r numbers with the same distances: the (scaled) points
+    themselves for Linear and Cosine, a pivoted Cholesky factor with r <= 512 for other kernels. That takes s * r kernel
+    evaluations and s * r floats of memory, and at most O(s k r) per iteration, as a matrix product.
+
+    If 512 numbers are not enough (a kernel that is sharp for its data), the search works on what they keep, and the
+    best run goes on with the matrix of all distances, which takes s^2 kernel evaluations and s^2 floats. If there is no
+    memory for it, all distances are evaluated a few times, block by block; the result may then not be `converged`.
+
+    Other z, and up to 500 points with up to 32 clusters, use the matrix throughout: O(s^2) for the first iteration of a
+    run and, for z = 2, O(s) for each point that moves.
 
     Examples
     --------
@@ -105,16 +122,57 @@ def solve_problem(
 ) -> Solution:
     """Return the best of all runs, improved by swaps. Assumes validated input."""
     starts = [] if start is None else [start]
-    starts.extend(spectral_starts(problem, k, generator) if k > 1 else [])
+    few = len(problem.weights) <= _FEW_POINTS and k <= _FEW_CLUSTERS
+    if z == 2.0 and not few:
+        return solve_by_features(problem, k, n_init, max_iter, generator, starts)
+    return _solve_by_matrix(problem, k, z, n_init, max_iter, generator, starts)
+
+
+def _solve_by_matrix(
+    problem: Problem,
+    k: int,
+    z: float,
+    n_init: int,
+    max_iter: int,
+    generator: np.random.Generator,
+    starts: list[Labels],
+) -> Solution:
+    """Return the best of all runs on the matrix of squared distances."""
+    starts = [*starts, *(spectral_starts(problem, k, generator) if k > 1 else [])]
     starts.extend(
         seed_pivots(problem.kernel, problem.cloud, problem.weights, k, z, generator).nearest for _ in range(n_init)
     )
     centers = np.zeros((k, len(problem.weights)))
     best = min((descend(problem, labels, centers, z, max_iter) for labels in starts), key=lambda run: run.cost)
-    for _ in range(_SWAPS + _SWAPS_PER_CENTER * k if k > 1 else 0):
+    for _ in range(SWAPS + SWAPS_PER_CENTER * k if k > 1 else 0):
         swapped = descend(problem, propose_swap(problem, best, z, generator), centers, z, max_iter)
         best = min(best, swapped, key=lambda run: run.cost)
     if z == 2.0:
         return best
     polished = descend(problem, best.labels, best.coefficients, z, max_iter, polish=True)
     return replace(polished, n_iter=best.n_iter + polished.n_iter, converged=best.converged and polished.converged)
+
+
+def solve_by_features(
+    problem: Problem, k: int, n_init: int, max_iter: int, generator: np.random.Generator, given: list[Labels]
+) -> Solution:
+    """Return the best of all runs on explicit vectors of the points, for z = 2. Assumes validated input.
+
+    If the vectors leave out a part of the kernel, the best run goes on with the kernel's own distances.
+    """
+    features = problem.features
+    vectors = vectors_of(features.rows, problem.weights)
+    starts = [*given, *(component_starts(vectors, k, generator) if 1 < k <= _FEW_CLUSTERS else [])]
+    run = search(vectors, k, starts, n_init, max_iter, generator)
+    if not features.exact:
+        # Given labels may be better than they seem without what is left out.
+        runs = [run, *(Run(labels, np.inf, 0, False) for labels in given)]
+        return min((descend_exactly(problem, own, k, max_iter) for own in runs), key=lambda found: found.cost)
+    cost = run.cost * features.unit**2
+    if run.cost < _COARSE * problem.weights.sum() and not is_written_out(problem.kernel):
+        cost = partition_costs(problem, run.labels, k).sum()  # rounding is relative to the longest vector
+    cost *= problem.unit
+    if not np.isfinite(cost):
+        raise evaluator_of(problem.kernel).overflow("the clustering cost", problem.cloud.columns)
+    shares = mean_shares(problem.weights, run.labels, k)
+    return Solution(run.labels, shares, k, float(cost), run.steps, run.converged)

@@ -7,7 +7,9 @@ from inspect import signature
 import numpy as np
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.means import Vectors, descend_rows, vectors_of
 from kernelcoreset.clustering.problem import Labels, Problem
+from kernelcoreset.clustering.search import seed_rows
 from kernelcoreset.coresets.seeding import seed_pivots
 from kernelcoreset.kernels.evaluator import as_columns
 from kernelcoreset.kernels.families import Linear
@@ -29,6 +31,22 @@ def spectral_starts(problem: Problem, k: int, generator: np.random.Generator) ->
     components = principal_components(problem, k, generator)
     views = [components[:, :k], components[:, : k - 1], *np.split(components, components.shape[1], axis=1)]
     return [plain_k_means(np.ascontiguousarray(view), problem.weights, k, generator) for view in views]
+
+
+def component_starts(vectors: Vectors, k: int, generator: np.random.Generator) -> list[Labels]:
+    """Return the same as `spectral_starts` for explicit vectors, whose components are a product of matrices."""
+    rows, weights = vectors.rows, vectors.weights
+    _, axes = np.linalg.eigh((rows.T * (weights / weights.sum())) @ rows)
+    components = rows @ axes[:, ::-1][:, : k + _SPARE_COMPONENTS]
+    views = [components[:, :k], components[:, : k - 1], *np.split(components, components.shape[1], axis=1)]
+    return [_short_run(np.ascontiguousarray(view), weights, k, generator) for view in views]
+
+
+def _short_run(points: Floats, weights: Floats, k: int, generator: np.random.Generator) -> Labels:
+    """Return labels of the best of a few short runs of k-means on explicit vectors."""
+    vectors = vectors_of(points, weights)
+    runs = (descend_rows(vectors, seed_rows(vectors, k, generator, 2), k, _PLAIN_STEPS) for _ in range(_PLAIN_RUNS))
+    return min(runs, key=lambda run: run.cost).labels
 
 
 def plain_k_means(

@@ -74,7 +74,7 @@ class Trials:
 
         def find() -> Labels:
             problem = prepare(Coreset(self.walks.points, self.walks.weights), kernel)
-            most = count_distinct(problem.squared, k)
+            most = count_distinct(problem, k)
             generator = np.random.default_rng(self.seed)
             return solve_problem(problem, min(k, most), 2.0, _RESTARTS, _MAX_ITER, generator).labels
 

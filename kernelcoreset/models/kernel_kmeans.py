@@ -90,7 +90,7 @@ class KernelKMeansModel(KeptAsFolder):
     @property
     def k(self) -> int:
         """Number of clusters."""
-        return len(self.solution.coefficients)
+        return self.solution.k
 
     @property
     def cluster_sizes(self) -> NDArray[np.int64]:
@@ -170,10 +170,9 @@ class KernelKMeansModel(KeptAsFolder):
     def to_files_with(self, others: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return the two files and some others, whose digests are kept in model.json too."""
         solution = self.solution
-        own = solution.coefficients[solution.labels, np.arange(len(self.coreset))]
         table = self.coreset.to_arrow()
         table = table.append_column("cluster", pa.array(solution.labels, pa.int32()))
-        table = table.append_column("coefficient", pa.array(own, pa.float64()))
+        table = table.append_column("coefficient", pa.array(solution.shares, pa.float64()))
         about = {
             "k": self.k,
             "z": self.z,
@@ -207,21 +206,19 @@ def read_clustering(files: Mapping[str, bytes], trusted_modules: Iterable[str] =
     sums = np.bincount(labels, own.clip(-2.0, 2.0), minlength=k)[np.unique(labels)]
     if (np.abs(own) > 1.0 + _ROUNDING).any() or (np.abs(sums - 1.0) > _ROUNDING).any():
         raise FormatError(f"The coefficients in {name} must sum to 1 for each cluster; they do not. Save it again.")
-    coefficients = np.zeros((k, len(coreset)))
-    coefficients[labels, np.arange(len(coreset))] = own
-    solution = Solution(labels, coefficients, about.number("cost"), about.whole("n_iter"), about.flag("converged"))
+    solution = Solution(labels, own, k, about.number("cost"), about.whole("n_iter"), about.flag("converged"))
     kernel = Kernel.from_dict(about.mapping("kernel"), trusted_modules=trusted_modules)
     return KernelKMeansModel(coreset, kernel, solution, z)
 
 
 def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:
     """Return the solution with its clusters ordered by decreasing weight; the mean point breaks ties."""
-    k = len(solution.coefficients)
-    weights = np.bincount(solution.labels, coreset.weights, minlength=k)
-    means = solution.coefficients @ coreset.points
+    k, labels = solution.k, solution.labels
+    weights = np.bincount(labels, coreset.weights, minlength=k)
+    means = [np.bincount(labels, solution.shares * column, minlength=k) for column in coreset.points.T]
     # Rounded, because the order of a sum changes its last bits.
-    keys = [np.round(column, 9) for column in means.T[::-1]]
+    keys = [np.round(column, 9) for column in means[::-1]]
     order = np.lexsort((*keys, -np.round(weights / weights.sum(), 9)))
     place = np.empty(k, dtype=np.int32)
     place[order] = np.arange(k, dtype=np.int32)
-    return replace(solution, labels=place[solution.labels], coefficients=solution.coefficients[order])
+    return replace(solution, labels=place[labels])

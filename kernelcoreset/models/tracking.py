@@ -72,9 +72,7 @@ def refit_tracked(
     start = known if before.k == k else None
     model = KernelKMeansModel.fit_coreset(coreset, k, kernel, start=start, **options)  # type: ignore[arg-type]
     place = match_labels(known, model.solution.labels, coreset.weights)
-    coefficients = np.empty_like(model.solution.coefficients)
-    coefficients[place] = model.solution.coefficients
-    solution = replace(model.solution, labels=place[model.solution.labels], coefficients=coefficients)
+    solution = replace(model.solution, labels=place[model.solution.labels])
     moved = float(coreset.weights[solution.labels != known].sum() / coreset.weights.sum())
     return Tracked(replace(model, solution=solution), moved)
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_count, check_points, check_same_dimension, check_seed, check_spread
 from kernelcoreset.clustering.cut import cut_labels
-from kernelcoreset.clustering.problem import MAX_POINTS
+from kernelcoreset.clustering.problem import most_points
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import DataError, FormatError
@@ -199,10 +199,10 @@ def _distinct(coreset: Coreset) -> Coreset:
     """Return the coreset with equal points merged, in their order."""
     if len(coreset) == 0:
         raise DataError("`coreset` must have at least one point; got none.")
-    if len(coreset) > MAX_POINTS:
+    if len(coreset) > most_points():
         raise DataError(
-            f"`coreset` must have at most {MAX_POINTS:,} points, for a matrix of all their distances; got "
-            f"{len(coreset):,}. Build a smaller one."
+            f"`coreset` must have at most {most_points():,} points, for a matrix of all their distances in half of this "
+            f"machine's memory; got {len(coreset):,}. Build a smaller one."
         )
     check_spread(coreset.points, "coreset points")
     _, first, inverse = np.unique(coreset.points, axis=0, return_index=True, return_inverse=True)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kernelcoreset import Coreset, Gaussian, Laplacian, Linear, Polynomial
 from kernelcoreset.clustering.exact import solve_exact
 from kernelcoreset.clustering.lloyd import descend_means
-from kernelcoreset.clustering.solve import solve
+from kernelcoreset.clustering.problem import prepare
+from kernelcoreset.clustering.solve import solve, solve_by_features
 from kernelcoreset.clustering.weiszfeld import descend_centers
 from tests import naive_solve
 
@@ -61,6 +62,17 @@ def check_solution(solution, coreset, k, kernel, z):
 def test_solve_keeps_its_word(instance, kernel, z, seed):
     coreset, k = instance
     check_solution(solve(coreset, k, kernel, z=z, n_init=2, seed=seed), coreset, k, kernel, z)
+
+
+@settings(max_examples=60, deadline=None)
+@given(instances(), KERNELS, st.integers(0, 5))
+def test_solving_by_features_keeps_its_word(instance, kernel, seed):
+    coreset, k = instance
+    solution = solve_by_features(prepare(coreset, kernel), k, 2, 300, np.random.default_rng(seed), [])
+    check_solution(solution, coreset, k, kernel, 2.0)
+    gram = kernel.block(coreset.points, coreset.points)
+    slack = 1e-10 * (1.0 + np.diag(gram).max() * coreset.weights.sum())
+    assert solution.cost >= solve_exact(coreset, k, kernel).cost - slack
 
 
 @settings(max_examples=40, deadline=None)

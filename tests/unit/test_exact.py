@@ -49,7 +49,7 @@ def test_finds_what_a_poor_start_misses():
     problem = prepare(Coreset(points, weights), Linear())
     labels = (np.arange(12) % 3).astype(np.int32)
     poor = naive_solve.partition_cost(points @ points.T, weights, labels)
-    found = _search(problem, 3, Solution(labels, np.zeros((3, 12)), poor, 1, True), 10**6)
+    found = _search(problem, 3, Solution(labels, np.zeros(12), 3, poor, 1, True), 10**6)
     best = solve_exact(Coreset(points, weights), 3, Linear())
     assert found.cost < poor
     assert found.cost == pytest.approx(best.cost, rel=1e-9)

@@ -251,10 +251,11 @@ def test_components_are_those_of_the_dense_matrix_and_repeat(kernel):
         np.testing.assert_allclose(found * np.sign(found @ true), true, atol=1e-4 * np.abs(true).max())
 
 
-def test_too_large_a_coreset_is_refused(monkeypatch):
-    monkeypatch.setattr(importlib.import_module("kernelcoreset.clustering.problem"), "MAX_POINTS", 2)
-    with pytest.raises(DataError, match="at most 2 points, for a matrix of all their distances; got 3"):
-        solve(Coreset([[0.0], [1.0], [2.0]], [1.0, 1.0, 1.0]), 1, Linear())
+def test_too_large_a_matrix_is_refused(monkeypatch):
+    monkeypatch.setattr(importlib.import_module("kernelcoreset.clustering.problem"), "_MEMORY_SHARE", 1e-12)
+    three = Coreset([[0.0], [1.0], [2.0]], [1.0, 1.0, 1.0])
+    with pytest.raises(DataError, match=r"at most \d points for a matrix of all their distances, .* got 3\. Reduce it"):
+        solve(three, 1, Linear(), z=1.0)
 
 
 # --- numbers at the edge of float64 -----------------------------------------------------------------------------------

@@ -1,0 +1,76 @@
+"""The last steps of a run with the kernel's own distances, where explicit vectors leave out a part of the kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.descent import descend
+from kernelcoreset.clustering.lloyd import fill_empty
+from kernelcoreset.clustering.means import Run
+from kernelcoreset.clustering.problem import Labels, Problem, Solution, mean_shares, most_points
+from kernelcoreset.kernels.evaluator import evaluator_of
+from kernelcoreset.kernels.loops import passes
+from kernelcoreset.kernels.loops.passes import Combinations, Nearest
+from kernelcoreset.kernels.loops.tiles import TILE
+
+# Without a matrix every pass evaluates all distances again.
+_PASSES = 3
+
+
+def descend_exactly(problem: Problem, run: Run, k: int, max_iter: int) -> Solution:
+    """Return the local optimum of the kernel's own cost near a run on explicit vectors, z = 2.
+
+    If a matrix of all distances does not fit in memory, a few passes of Lloyd evaluate them block by block: then single
+    moves may still lower the cost, and `converged` says whether every point is in the cluster of its nearest center.
+    """
+    s = len(problem.weights)
+    if s <= most_points():
+        end = descend(problem, run.labels, np.zeros((k, 0)), 2.0, max_iter)
+        return Solution(end.labels, end.shares, k, end.cost, run.steps + end.n_iter, end.converged)
+    labels, costs, converged = run.labels, partition_costs(problem, run.labels, k), False
+    for _ in range(_PASSES):
+        moved = _nearest(problem, labels, costs, k)
+        converged = bool(np.array_equal(moved, labels))
+        lower = partition_costs(problem, moved, k)
+        if converged or lower.sum() >= costs.sum():
+            break
+        labels, costs = moved, lower
+    cost = float(costs.sum() * problem.unit)
+    return Solution(labels, mean_shares(problem.weights, labels, k), k, cost, run.steps, converged)
+
+
+def partition_costs(problem: Problem, labels: Labels, k: int) -> Floats:
+    """Return the cost of each cluster, shape (k,): 1/(2W) sum w_x w_y d2(x, y), from the kernel's own distances.
+
+    Costs a kernel evaluation per pair of points of the same cluster.
+    """
+    evaluator, weights, columns = evaluator_of(problem.kernel), problem.weights, problem.cloud.columns
+    costs = np.zeros(k)
+    order = np.argsort(labels, kind="stable")
+    for members in np.split(order, np.searchsorted(labels[order], np.arange(1, k))):
+        own = np.ascontiguousarray(columns[:, members])
+        pairs = 0.0
+        for low in range(0, len(members), TILE):
+            some = slice(low, low + TILE)
+            block = evaluator.squared_distances(own, own[:, some].T)
+            pairs += float(weights[members[some]] @ block @ weights[members])
+        if len(members):
+            costs[labels[members[0]]] = 0.5 * pairs / weights[members].sum()
+    return costs
+
+
+def _nearest(problem: Problem, labels: Labels, costs: Floats, k: int) -> Labels:
+    """Return the nearest mean of every point, with s^2 kernel evaluations and little memory."""
+    evaluator, s = evaluator_of(problem.kernel), len(labels)
+    means = Combinations(
+        evaluator.rows(problem.cloud.columns.T),
+        np.arange(s + 1),
+        labels.astype(np.int64),
+        mean_shares(problem.weights, labels, k),
+    )
+    spreads = costs / np.bincount(labels, problem.weights, minlength=k)
+    nearest, away = np.empty(s, dtype=np.int32), np.empty(s)
+    passes.label_directly(evaluator.distances, problem.cloud, means, spreads, Nearest(nearest, away, np.empty(s)))
+    fill_empty(problem.weights, nearest, away, k)
+    return nearest
