@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.distances import distances_from
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.families import Cosine, Linear
 from kernelcoreset.kernels.kernel import Kernel
@@ -20,6 +21,7 @@ _PIVOTS_AT_ONCE = 32
 _ORIGIN_TRIALS = 16
 # What is left of a squared norm below these shares of the largest one, or of the largest kernel value, is rounding.
 _ROUNDING, _VALUE_ROUNDING = 1e-13, 1e-15
+_NEGLIGIBLE = 1e-6  # of the variance: what the search may leave out
 _DEPENDENT = 0.05  # of the largest remainder among the pivots of a block: what is below waits for another block
 _CHECKED_POINTS = 64
 
@@ -33,6 +35,8 @@ class Features(NamedTuple):
     """What the vectors were divided by; costs are multiplied by its square."""
     exact: bool
     """Whether the distances are those of the kernel up to rounding. Otherwise a part of each phi(x) is left out."""
+    leading: int
+    """How many of the r numbers, the first ones, have nearly all of the variance; only the last steps need the rest."""
 
 
 def explicit_features(
@@ -60,7 +64,18 @@ def explicit_features(
         raise evaluator_of(kernel).overflow("K(x, y)", cloud.columns)
     if unit > 0.0:
         rows /= unit
-    return Features(rows, unit, exact)
+    if is_written_out(kernel):
+        return Features(rows, unit, exact, rows.shape[1])
+    axes, variances = principal_axes(rows, weights)
+    left_out = variances.sum() - np.cumsum(variances)
+    leading = 1 + int(np.count_nonzero(left_out > _NEGLIGIBLE * variances.sum()))
+    return Features(np.ascontiguousarray(rows @ axes), unit, exact, min(leading, len(variances)))
+
+
+def principal_axes(rows: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Return the axes of the weighted principal components of centered rows, as columns, and the variances, falling."""
+    variances, axes = np.linalg.eigh((rows.T * (weights / weights.sum())) @ rows)
+    return axes[:, ::-1], variances[::-1]
 
 
 def is_written_out(kernel: Kernel) -> bool:
@@ -87,8 +102,8 @@ def _cholesky(
 
     s = len(weights)
     few = np.unique(np.linspace(0, s - 1, _ORIGIN_TRIALS).astype(np.int64))
-    origin = few[np.argmin(_distances(kernel, cloud, few) @ weights)]
-    norms = _distances(kernel, cloud, origin[np.newaxis])[0]
+    origin = few[np.argmin(distances_from(kernel, cloud.columns, few) @ weights)]
+    norms = distances_from(kernel, cloud.columns, origin[np.newaxis])[0]
     largest = float(cloud.diagonals.max()) if len(cloud.diagonals) else 0.0
     noise = max(_ROUNDING * float(norms.max()), _VALUE_ROUNDING * largest)
     rows, r = np.zeros((s, rank)), 0
@@ -96,7 +111,7 @@ def _cholesky(
     while r < rank and left.max() > noise:
         count = min(_PIVOTS_AT_ONCE, rank - r, int(np.count_nonzero(left)))
         pivots = generator.choice(s, size=count, replace=False, p=left / left.sum())
-        block = 0.5 * (norms[pivots, np.newaxis] + norms - _distances(kernel, cloud, pivots))
+        block = 0.5 * (norms[pivots, np.newaxis] + norms - distances_from(kernel, cloud.columns, pivots))
         block -= rows[pivots, :r] @ rows[:, :r].T
         kept, factor = _independent(block[:, pivots], noise)
         fresh = solve_triangular(factor, block[kept], lower=True, overwrite_b=False)
@@ -107,11 +122,6 @@ def _cholesky(
     rows = rows[:, : max(r, 1)]
     exact = bool(left.max() <= noise)
     return rows, exact and (not evaluator_of(kernel).is_user or _agree(kernel, cloud, rows))
-
-
-def _distances(kernel: Kernel, cloud: Cloud, chosen: NDArray[np.int64]) -> Floats:
-    """Return the squared distances of some points to all, shape (chosen, s)."""
-    return evaluator_of(kernel).squared_distances(cloud.columns, cloud.columns[:, chosen].T)
 
 
 def _independent(gram: Floats, noise: float) -> tuple[NDArray[np.int64], Floats]:
@@ -134,6 +144,6 @@ def _independent(gram: Floats, noise: float) -> tuple[NDArray[np.int64], Floats]
 def _agree(kernel: Kernel, cloud: Cloud, rows: Floats) -> bool:
     """Return whether the vectors have the kernel's distances on a few points; a function may be no kernel."""
     some = np.unique(np.linspace(0, len(rows) - 1, _CHECKED_POINTS).astype(np.int64))
-    own = _distances(kernel, cloud, some)[:, some]
+    own = distances_from(kernel, cloud.columns, some)[:, some]
     gap = Linear().squared_distances(rows[some], rows[some]) - own
     return bool(np.abs(gap).max() <= 1e-9 * max(float(own.max()), np.finfo(float).tiny))

@@ -6,6 +6,7 @@ import numpy as np
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.descent import descend
+from kernelcoreset.clustering.distances import distances_from
 from kernelcoreset.clustering.lloyd import fill_empty
 from kernelcoreset.clustering.means import Run
 from kernelcoreset.clustering.problem import Labels, Problem, Solution, mean_shares, most_points
@@ -45,16 +46,15 @@ def partition_costs(problem: Problem, labels: Labels, k: int) -> Floats:
 
     Costs a kernel evaluation per pair of points of the same cluster.
     """
-    evaluator, weights, columns = evaluator_of(problem.kernel), problem.weights, problem.cloud.columns
+    weights, columns = problem.weights, problem.cloud.columns
     costs = np.zeros(k)
     order = np.argsort(labels, kind="stable")
     for members in np.split(order, np.searchsorted(labels[order], np.arange(1, k))):
         own = np.ascontiguousarray(columns[:, members])
         pairs = 0.0
         for low in range(0, len(members), TILE):
-            some = slice(low, low + TILE)
-            block = evaluator.squared_distances(own, own[:, some].T)
-            pairs += float(weights[members[some]] @ block @ weights[members])
+            some = np.arange(low, min(low + TILE, len(members)))
+            pairs += float(weights[members[some]] @ distances_from(problem.kernel, own, some) @ weights[members])
         if len(members):
             costs[labels[members[0]]] = 0.5 * pairs / weights[members].sum()
     return costs

@@ -120,7 +120,7 @@ def _sweep(vectors: Vectors, labels: Labels, means: Means, stale: NDArray[np.boo
     for block in blocks(len(labels), k):
         points = everyone[block]
         different = stale | means.changed
-        if different.mean() > _RESTRICT:
+        if np.count_nonzero(different) > _RESTRICT * k:
             parts = [(points, np.arange(k), vectors.narrow[block], means.narrow)]
         else:
             some, own = np.flatnonzero(different), different[labels[block]]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_spread, coarse_columns, describe_coarse_columns, scaled_weights
+from kernelcoreset.clustering.distances import all_distances, distances_from
 from kernelcoreset.clustering.features import Features, explicit_features
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import DataError, SettingError
@@ -52,7 +53,7 @@ class Problem:
                 f"of this machine's memory; got {s:,}. Reduce it first with merge_coresets([coreset], ..., size=...). "
                 "With z = 2, a kernel of low rank (Linear, Cosine, a polynomial, a wide Gaussian) needs no such matrix."
             )
-        squared = evaluator_of(self.kernel).squared_distances(self.cloud.columns, self.cloud.columns.T)
+        squared = all_distances(self.kernel, self.cloud.columns)
         make_symmetric(squared)
         return squared
 
@@ -142,7 +143,7 @@ def prepare(coreset: Coreset, kernel: Kernel) -> Problem:
     cloud = evaluator_of(kernel).cloud(columns)
     some = np.unique(np.linspace(0, len(coreset) - 1, _LARGEST_POINTS).astype(np.int64))
     # By the triangle inequality no distance is more than twice the largest one to a fixed point.
-    largest = float(evaluator_of(kernel).squared_distances(columns, coreset.points[some]).max())
+    largest = float(distances_from(kernel, columns, some).max())
     if 0.0 < largest < LEAST:
         raise evaluator_of(kernel).underflow("squared distances", columns)
     _warn_if_coarse(kernel, coreset.points, cloud, largest)
@@ -227,12 +228,11 @@ def make_symmetric(squared: Floats) -> None:
 
 def count_distinct(problem: Problem, enough: int) -> int:
     """Return the number of distinct points, those at distance 0 counted once; counting stops at `enough`."""
-    points, columns = problem.cloud.columns.T, problem.cloud.columns
-    found = np.empty(0, dtype=np.int64)
-    for low in range(0, len(points), _DISTINCT_BLOCK):
-        block = np.arange(low, min(low + _DISTINCT_BLOCK, len(points)))
-        known = np.concatenate([found, block])
-        squared = evaluator_of(problem.kernel).squared_distances(np.ascontiguousarray(columns[:, known]), points[block])
+    columns, found = problem.cloud.columns, np.empty(0, dtype=np.int64)
+    for low in range(0, columns.shape[1], _DISTINCT_BLOCK):
+        block = np.arange(low, min(low + _DISTINCT_BLOCK, columns.shape[1]))
+        known = np.ascontiguousarray(columns[:, np.concatenate([found, block])])
+        squared = distances_from(problem.kernel, known, len(found) + np.arange(len(block)))
         fresh = np.zeros(len(block), dtype=np.bool_)
         mark_distinct(squared, len(found), fresh)
         found = np.concatenate([found, block[fresh]])

@@ -11,7 +11,7 @@ from kernelcoreset.checks import check_at_least, check_count, check_seed
 from kernelcoreset.clustering.descent import descend
 from kernelcoreset.clustering.features import is_written_out
 from kernelcoreset.clustering.finish import descend_exactly, partition_costs
-from kernelcoreset.clustering.means import Run, vectors_of
+from kernelcoreset.clustering.means import Run, descend_rows, vectors_of
 from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, check_power, mean_shares, prepare
 from kernelcoreset.clustering.search import search
 from kernelcoreset.clustering.starts import component_starts, spectral_starts
@@ -161,13 +161,17 @@ def solve_by_features(
     If the vectors leave out a part of the kernel, the best run goes on with the kernel's own distances.
     """
     features = problem.features
-    vectors = vectors_of(features.rows, problem.weights)
+    leading = np.ascontiguousarray(features.rows[:, : features.leading])
+    vectors = vectors_of(leading, problem.weights)
     starts = [*given, *(component_starts(vectors, k, generator) if 1 < k <= _FEW_CLUSTERS else [])]
     run = search(vectors, k, starts, n_init, max_iter, generator)
     if not features.exact:
         # Given labels may be better than they seem without what is left out.
         runs = [run, *(Run(labels, np.inf, 0, False) for labels in given)]
         return min((descend_exactly(problem, own, k, max_iter) for own in runs), key=lambda found: found.cost)
+    if features.leading < features.rows.shape[1]:
+        end = descend_rows(vectors_of(features.rows, problem.weights), run.labels, k, max_iter)
+        run = end._replace(steps=run.steps + end.steps)
     cost = run.cost * features.unit**2
     if run.cost < _COARSE * problem.weights.sum() and not is_written_out(problem.kernel):
         cost = partition_costs(problem, run.labels, k).sum()  # rounding is relative to the longest vector

@@ -7,6 +7,7 @@ from inspect import signature
 import numpy as np
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.features import principal_axes
 from kernelcoreset.clustering.means import Vectors, descend_rows, vectors_of
 from kernelcoreset.clustering.problem import Labels, Problem
 from kernelcoreset.clustering.search import seed_rows
@@ -20,6 +21,7 @@ _SPARE_COMPONENTS = 4
 _NEAR, _ROUNDING = 1e-5, 1e-12
 _PLAIN_RUNS = 3
 _PLAIN_STEPS = 10
+_MANY_COLUMNS, _SUBSPACE_STEPS = 256, 6
 
 
 def spectral_starts(problem: Problem, k: int, generator: np.random.Generator) -> list[Labels]:
@@ -36,10 +38,25 @@ def spectral_starts(problem: Problem, k: int, generator: np.random.Generator) ->
 def component_starts(vectors: Vectors, k: int, generator: np.random.Generator) -> list[Labels]:
     """Return the same as `spectral_starts` for explicit vectors, whose components are a product of matrices."""
     rows, weights = vectors.rows, vectors.weights
-    _, axes = np.linalg.eigh((rows.T * (weights / weights.sum())) @ rows)
-    components = rows @ axes[:, ::-1][:, : k + _SPARE_COMPONENTS]
+    count = k + _SPARE_COMPONENTS
+    if rows.shape[1] > _MANY_COLUMNS:  # all axes would take O(r^3)
+        axes = _leading_axes(rows, weights, count, generator)
+    else:
+        axes = principal_axes(rows, weights)[0][:, :count]
+    components = rows @ axes
     views = [components[:, :k], components[:, : k - 1], *np.split(components, components.shape[1], axis=1)]
     return [_short_run(np.ascontiguousarray(view), weights, k, generator) for view in views]
+
+
+def _leading_axes(rows: Floats, weights: Floats, count: int, generator: np.random.Generator) -> Floats:
+    """Return nearly the axes of the leading principal components, by a few steps of subspace iteration."""
+    share = (weights / weights.sum())[:, np.newaxis]
+    axes = generator.normal(size=(rows.shape[1], count))
+    for _ in range(_SUBSPACE_STEPS):
+        axes, _ = np.linalg.qr(rows.T @ (share * (rows @ axes)))
+    inside, _ = principal_axes(rows @ axes, weights)
+    leading: Floats = axes @ inside
+    return leading
 
 
 def _short_run(points: Floats, weights: Floats, k: int, generator: np.random.Generator) -> Labels:

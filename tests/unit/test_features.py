@@ -12,7 +12,9 @@ from numba import njit
 
 import kernelcoreset as kc
 from kernelcoreset import Coreset, Cosine, Gaussian, Linear, Polynomial
-from kernelcoreset.clustering.features import explicit_features
+from kernelcoreset.clustering import starts
+from kernelcoreset.clustering.distances import all_distances, distances_from
+from kernelcoreset.clustering.features import explicit_features, principal_axes
 from kernelcoreset.clustering.finish import descend_exactly, partition_costs
 from kernelcoreset.clustering.means import descend_rows, vectors_of
 from kernelcoreset.clustering.problem import check_k, prepare
@@ -45,6 +47,30 @@ def blobs(k, each, d=3, seed=0):
     return np.repeat(20.0 * generator.normal(size=(k, d)), each, axis=0) + generator.normal(size=(k * each, d))
 
 
+# --- distances --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(sigma=5.0), Linear(), Cosine(), Polynomial(degree=2, c=1.0)], ids=repr)
+def test_distances_by_products_are_those_of_the_kernel_and_zero_for_equal_points(kernel):
+    points = np.random.default_rng(0).normal(size=(1500, 20)) + 1.0
+    points[7] = points[1400] = points[3]
+    points[8] = points[3] + 1e-9
+    columns, chosen = as_columns(points), np.array([3, 5, 8])
+    found, true = distances_from(kernel, columns, chosen), kernel.squared_distances(points, points[chosen]).T
+    np.testing.assert_allclose(found, true, rtol=1e-9, atol=1e-13 * true.max())
+    assert (found[0, [3, 7, 1400]] == 0.0).all()
+    np.testing.assert_array_equal(all_distances(kernel, columns)[[3, 8]], found[[0, 2]])
+    if kernel.exact:
+        np.testing.assert_allclose(found[0, 8], true[0, 8], rtol=1e-6)
+
+
+def test_distances_that_overflow_are_named():
+    points = np.random.default_rng(0).normal(size=(30, 20))
+    points[2, 11] = 1e160
+    with pytest.raises(KernelError, match=r"overflows for K\(x, y\).* Column 11 holds the largest"):
+        distances_from(Linear(), as_columns(points), np.array([0]))
+
+
 # --- the vectors ------------------------------------------------------------------------------------------------------
 
 
@@ -70,6 +96,25 @@ def test_vectors_of_low_rank_have_the_distances_of_the_kernel(kernel, rank):
     true = kernel.squared_distances(points, points)
     own = found.unit**2 * ((found.rows[:, None] - found.rows[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(own, true, atol=1e-11 * true.max())
+
+
+def test_the_leading_numbers_have_nearly_all_of_the_variance():
+    points, weights = np.random.default_rng(1).normal(size=(300, 2)), np.linspace(1.0, 2.0, 300)
+    found = features_of(Gaussian(sigma=2.0), points, weights)
+    variances = weights @ found.rows**2
+    assert (np.diff(variances) <= 1e-12).all()
+    assert found.leading < found.rows.shape[1]
+    assert variances[found.leading :].sum() <= 1e-6 * variances.sum() < variances[found.leading - 1 :].sum()
+
+
+def test_components_of_long_vectors_are_found_by_iteration():
+    generator = np.random.default_rng(0)
+    scales = 0.5 ** np.arange(300)
+    vectors = vectors_of(generator.normal(size=(400, 300)) * scales, np.ones(400))
+    axes = starts._leading_axes(vectors.rows, vectors.weights, 5, generator)
+    true = principal_axes(vectors.rows, vectors.weights)[0][:, :5]
+    np.testing.assert_allclose(np.abs(np.sum(axes * true, axis=0)), 1.0, atol=1e-6)
+    assert len(starts.component_starts(vectors, 2, generator)) == 8
 
 
 def test_a_common_offset_costs_no_digits():

@@ -1,0 +1,47 @@
+"""Squared distances of a few points to many, by matrix products where these are faster."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.kernels.evaluator import evaluator_of
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.loops.tiles import TILE
+from kernelcoreset.kernels.products import products_of, products_pay
+
+# Of the largest squared distance: products leave smaller ones too few digits.
+_NEAR = 1e-8
+
+
+def distances_from(kernel: Kernel, columns: Floats, chosen: NDArray[np.int64]) -> Floats:
+    """Return the squared distances of chosen points to all of `columns` (d, s), shape (chosen, s).
+
+    Points at distance 0 are at distance 0 here too, and near ones as far apart as the kernel's own formula says.
+    """
+    evaluator = evaluator_of(kernel)
+    if not products_pay(kernel, len(columns)):
+        return evaluator.squared_distances(columns, columns[:, chosen].T)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = products_of(kernel, columns[:, chosen].T).squared_distances(columns.T)
+    block = found.astype(np.float64, copy=False)
+    if not np.isfinite(block).all():
+        raise evaluator.overflow("K(x, y)", columns)
+    near = block <= _NEAR * block.max()
+    near[np.arange(len(chosen)), chosen] = False
+    again = np.flatnonzero(near.any(axis=1))
+    if len(again):
+        block[again] = evaluator.squared_distances(columns, columns[:, chosen[again]].T)
+    block[np.arange(len(chosen)), chosen] = 0.0
+    return block
+
+
+def all_distances(kernel: Kernel, columns: Floats) -> Floats:
+    """Return the squared distances between all points, shape (s, s); not quite symmetric, by rounding."""
+    s = columns.shape[1]
+    squared = np.empty((s, s))
+    for low in range(0, s, TILE):
+        some = np.arange(low, min(low + TILE, s))
+        squared[some] = distances_from(kernel, columns, some)
+    return squared
