@@ -24,6 +24,7 @@ Narrow = NDArray[np.float32]
 
 _BLOCK_VALUES = 2**18  # products of one block: they stay in the cache
 _BLOCK_POINTS = (64, 2048)
+_PATIENCE = 3.0  # sweeps like the last one: with more to go, a run that must beat another one is given up
 _RESTRICT = 0.5  # share of changed clusters below which it pays to compare with those alone
 
 
@@ -80,11 +81,17 @@ def no_means(k: int, r: int) -> Means:
 
 
 def descend_rows(
-    vectors: Vectors, labels: Labels, k: int, max_iter: int, changed: NDArray[np.bool_] | None = None
+    vectors: Vectors,
+    labels: Labels,
+    k: int,
+    max_iter: int,
+    changed: NDArray[np.bool_] | None = None,
+    beat: float = np.inf,
 ) -> Run:
     """Return what single moves reach from given labels in at most `max_iter` sweeps. Assumes validated input.
 
-    `changed`, shape (k,), are the clusters that differ from labels where no single move helps; by default all.
+    `changed`, shape (k,), are the clusters that differ from labels where no single move helps; by default all. The run
+    is given up when it falls too slowly to reach a cost below `beat`.
     """
     labels, means = labels.copy(), no_means(k, vectors.rows.shape[1])
     away, stale = np.empty(len(labels)), np.ones(k, dtype=np.bool_)
@@ -104,6 +111,8 @@ def descend_rows(
         lower = place_means(vectors, labels, means, stale, away)
         if lower >= cost:  # moves of rounding size
             return Run(before, cost, step, True)
+        if lower - beat > _PATIENCE * (cost - lower):
+            return Run(labels, lower, step, False)
         cost = lower
     return Run(labels, cost, max_iter, False)
 

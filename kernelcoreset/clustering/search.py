@@ -15,7 +15,7 @@ from kernelcoreset.clustering.swaps import SWAPS, SWAPS_PER_CENTER, swap_center
 from kernelcoreset.kernels.jit import compiled
 
 # Products of points with centers, in numbers: what may be spent on further trials, runs to the end, and swaps.
-_SEED_WORK, _FINAL_WORK, _SWAP_WORK = 4e10, 2e8, 1.5e9
+_SEED_WORK, _FINAL_WORK, _SWAP_WORK = 4e10, 2e8, 1e9
 _RACE_STEPS = 2
 _CANDIDATES = 128
 _CANDIDATE_SWAPS = 16
@@ -67,7 +67,7 @@ def _better(vectors: Vectors, best: Run, labels: Labels, k: int, max_iter: int) 
     different = labels != best.labels
     changed = np.zeros(k, dtype=np.bool_)
     changed[labels[different]] = changed[best.labels[different]] = True
-    run = descend_rows(vectors, labels, k, max_iter, changed if best.converged else None)
+    run = descend_rows(vectors, labels, k, max_iter, changed if best.converged else None, best.cost)
     return run if run.cost < best.cost else None
 
 

@@ -165,6 +165,17 @@ def test_cost_never_rises_and_a_short_run_says_so():
     assert not runs[0].converged
 
 
+def test_a_run_that_cannot_win_is_given_up():
+    vectors, k = random_vectors(400, 3), 12
+    start = np.arange(400, dtype=np.int32) % k
+    whole = descend_rows(vectors, start, k, 300)
+    assert descend_rows(vectors, start, k, 300, beat=1.01 * whole.cost).cost == whole.cost
+    short = descend_rows(vectors, start, k, 300, beat=0.5 * whole.cost)
+    assert short.steps < whole.steps
+    assert short.cost > whole.cost
+    assert not short.converged
+
+
 def test_changed_clusters_are_enough():
     """After a swap in a local optimum, comparing with changed clusters alone ends in an optimum of all moves."""
     vectors, k = random_vectors(600, 4), 40
