@@ -62,7 +62,6 @@ class Problem:
         """The points as explicit vectors, exact if the kernel has a low rank; computed when first used."""
         return explicit_features(self.kernel, self.cloud, self.weights, _RANK, np.random.default_rng(0))
 
-
     def part(self, rows: NDArray[np.int64]) -> Problem:
         """Return the problem of some of the points. It takes its distances from the matrix of all, if that is there."""
         diagonals = self.cloud.diagonals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelcoreset.coresets.build import build_coreset
+from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import empirical_error
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.kernels.families import Gaussian, Polynomial
@@ -37,6 +38,8 @@ def call_everything() -> None:
         model.label(points, margins=True)
         model.distances(points[:1])
         model.centers.label(points[:1], exact_distances=True)
+    # More points than these, or more clusters, are solved by other loops.
+    KernelKMeansModel.fit_coreset(Coreset(points, np.ones(_POINTS)), _CLUSTERS, Gaussian(sigma=1.0), n_init=1)
 
 
 if __name__ == "__main__":

@@ -201,8 +201,8 @@ def _distinct(coreset: Coreset) -> Coreset:
         raise DataError("`coreset` must have at least one point; got none.")
     if len(coreset) > most_points():
         raise DataError(
-            f"`coreset` must have at most {most_points():,} points, for a matrix of all their distances in half of this "
-            f"machine's memory; got {len(coreset):,}. Build a smaller one."
+            f"`coreset` must have at most {most_points():,} points, for a matrix of all their distances in half of "
+            f"this machine's memory; got {len(coreset):,}. Build a smaller one."
         )
     check_spread(coreset.points, "coreset points")
     _, first, inverse = np.unique(coreset.points, axis=0, return_index=True, return_inverse=True)
