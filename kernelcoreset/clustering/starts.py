@@ -21,7 +21,7 @@ _SPARE_COMPONENTS = 4
 _NEAR, _ROUNDING = 1e-5, 1e-12
 _PLAIN_RUNS = 3
 _PLAIN_STEPS = 10
-_MANY_COLUMNS, _SUBSPACE_STEPS = 256, 6
+_MANY_COLUMNS, _SUBSPACE_STEPS = 512, 6
 
 
 def spectral_starts(problem: Problem, k: int, generator: np.random.Generator) -> list[Labels]:
