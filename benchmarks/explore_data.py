@@ -42,8 +42,8 @@ def main() -> None:
     options = parser.parse_args()
     sections = [
         "What `kc.explore` says about the real data sets: sentences, table and plot. A circle marks the chosen k of "
-        "each method; the dotted line is data without clusters. adult and bank are explored as they are and, since one "
-        "column carries nearly all of their squared distances, standardised too; census comes standardised."
+        "each method; the dotted line is data without clusters. Data of which one column carries nearly all of the "
+        "squared distances are explored as they are and standardised; census comes standardised."
     ]
     options.out.mkdir(parents=True, exist_ok=True)
     for name in NAMES:

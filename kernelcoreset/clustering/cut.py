@@ -31,30 +31,38 @@ def cut_labels(matrix: Any, weights: Floats, k: int, n_init: int, generator: np.
         Restarts of k-means.
     generator : numpy.random.Generator
     """
-    s = len(weights)
     if k == 1:
-        return np.zeros(s, dtype=np.int32)
-    root = 1.0 / np.sqrt(np.asarray(matrix.sum(axis=1)).ravel())
-    rows = _leading_vectors(matrix * root[:, np.newaxis] * root[np.newaxis], k, generator)
+        return np.zeros(len(weights), dtype=np.int32)
+    return labels_by_vectors(leading_vectors(matrix, k, generator), weights, k, n_init, generator)
+
+
+def labels_by_vectors(vectors: Floats, weights: Floats, k: int, n_init: int, generator: np.random.Generator) -> Labels:
+    """Return the labels of `cut_labels` from the leading eigenvectors, the first k of which are used; k at least 2."""
+    rows = vectors[:, :k]
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     labels = plain_k_means(np.ascontiguousarray(rows), weights, k, generator, runs=n_init)
     return _without_empty(labels, rows, k)
 
 
-def _leading_vectors(matrix: Any, count: int, generator: np.random.Generator) -> Floats:
+def leading_vectors(matrix: Any, count: int, generator: np.random.Generator) -> Floats:
+    """Return the eigenvectors of the largest eigenvalues of the normalized matrix, largest first, shape (s, count)."""
     from scipy.linalg import eigh  # slow to import, and executors never cut
     from scipy.sparse import csc_array, issparse
     from scipy.sparse.linalg import eigsh
 
+    root = 1.0 / np.sqrt(np.asarray(matrix.sum(axis=1)).ravel())
+    matrix = matrix * root[:, np.newaxis] * root[np.newaxis]
     s = matrix.shape[0]
     if s <= _MOST_DENSE or count >= s - 1:
         dense = matrix.toarray() if issparse(matrix) else matrix
-        vectors: Floats = eigh(dense, subset_by_index=(s - count, s - 1), check_finite=False)[1]
-        return vectors
-    # Eigenvalues lie close together below 1. Inverting around a shift just above 1 moves them apart.
-    vectors = eigsh(csc_array(matrix), count, sigma=1.0 + 1e-6, which="LM", v0=generator.normal(size=s))[1]
-    return vectors
+        values, vectors = eigh(dense, subset_by_index=(s - count, s - 1), check_finite=False)
+    else:
+        # Eigenvalues lie close together below 1. Inverting around a shift just above 1 moves them apart.
+        start = generator.normal(size=s)
+        values, vectors = eigsh(csc_array(matrix), count, sigma=1.0 + 1e-6, which="LM", v0=start)
+    found: Floats = vectors[:, np.argsort(-values, kind="stable")]
+    return found
 
 
 def _without_empty(labels: Labels, rows: Floats, k: int) -> Labels:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.clustering.cut import cut_labels
-from kernelcoreset.clustering.problem import Labels, count_distinct, prepare
+from kernelcoreset.clustering.cut import labels_by_vectors, leading_vectors
+from kernelcoreset.clustering.problem import Labels, Problem, count_distinct, prepare
 from kernelcoreset.clustering.solve import solve_problem
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.kernels.families import Linear
@@ -24,6 +25,7 @@ STANDS_OUT = 0.07
 """Persistence above that of data without clusters, from which on clusters stand out."""
 
 _WIDTHS = 7
+_VECTORS = 10
 _RESTARTS = 3
 _MAX_ITER = 100
 
@@ -42,6 +44,8 @@ class Trials:
     walks: Walks
     seed: int = 0
     _found: dict[tuple[str, float, int], Labels] = field(default_factory=dict)
+    _vectors: dict[tuple[str, float], Floats] = field(default_factory=dict)
+    _problems: dict[float, Problem] = field(default_factory=dict)
 
     @staticmethod
     def of(points: Floats, weights: Floats | None = None, *, seed: int = 0) -> Trials:
@@ -57,23 +61,25 @@ class Trials:
 
     def by_neighbors(self, k: int) -> Labels:
         """Return the clusters of `fit_neighbors` on the sample."""
-        return self._kept("neighbors", 0.0, k, lambda: self._cut(self.walks.graph, k))
+        return self._kept("neighbors", 0.0, k, lambda: self._cut("neighbors", 0.0, k, lambda: self.walks.graph))
 
     def by_cut(self, kernel: Kernel, width: float, k: int) -> Labels:
         """Return the best normalized cut of the similarities of a kernel; `width` names the kernel."""
 
-        def find() -> Labels:
+        def similarities() -> Floats:
             root = np.sqrt(self.walks.weights)
-            block = kernel.block(self.walks.points, self.walks.points)
-            return self._cut(np.maximum(block, 0.0) * root[:, np.newaxis] * root, k)
+            block: Floats = kernel.block(self.walks.points, self.walks.points)
+            return np.maximum(block, 0.0) * root[:, np.newaxis] * root
 
-        return self._kept("cut", width, k, find)
+        return self._kept("cut", width, k, lambda: self._cut("cut", width, k, similarities))
 
     def by_k_means(self, kernel: Kernel, width: float, k: int) -> Labels:
         """Return kernel k-means clusters; `width` names the kernel."""
 
         def find() -> Labels:
-            problem = prepare(Coreset(self.walks.points, self.walks.weights), kernel)
+            if width not in self._problems:
+                self._problems[width] = prepare(Coreset(self.walks.points, self.walks.weights), kernel)
+            problem = self._problems[width]
             most = count_distinct(problem, k)
             generator = np.random.default_rng(self.seed)
             return solve_problem(problem, min(k, most), 2.0, _RESTARTS, _MAX_ITER, generator).labels
@@ -108,8 +114,19 @@ class Trials:
         clouds = (generator.normal(size=shape), generator.uniform(-1.0, 1.0, size=shape))
         return [Trials.of(cloud * spread, seed=self.seed) for cloud in clouds]
 
-    def _cut(self, matrix: Floats, k: int) -> Labels:
-        return cut_labels(matrix, self.walks.weights, min(k, len(self)), _RESTARTS, np.random.default_rng(self.seed))
+    def _cut(self, method: str, width: float, k: int, similarities: Callable[[], Any]) -> Labels:
+        """Cluster by eigenvectors, which are computed once for all k up to 10."""
+        k = min(k, len(self))
+        vectors = self._vectors.get((method, width), np.empty((0, 0)))
+        if vectors.shape[1] < k:
+            vectors = leading_vectors(similarities(), min(max(k, _VECTORS), len(self)), self._generator)
+            self._vectors[method, width] = vectors
+        return labels_by_vectors(vectors, self.walks.weights, k, _RESTARTS, self._generator)
+
+    @property
+    def _generator(self) -> np.random.Generator:
+        """A new generator for each step, so that a result does not depend on the trials before it."""
+        return np.random.default_rng(self.seed)
 
     def _kept(self, method: str, width: float, k: int, find: Callable[[], Labels]) -> Labels:
         """Return the labels of a trial, which is made once."""
