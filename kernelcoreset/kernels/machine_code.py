@@ -3,7 +3,8 @@
 Code is found by content: the sources of the whole package, the versions of Python, numba and llvmlite, and the
 processor it is built for. So it is the same code wherever the package is installed or unpacked, and a changed source
 never meets code of an older one. It is kept in `NUMBA_CACHE_DIR`, else in the user's cache folder, else in a temporary
-folder of the user's own; if none of them can be written, it is in memory only.
+folder of the user's own; if none of them can be written, it is in memory only. Every file carries a digest of its code;
+damaged code is compiled again, not run.
 
 An archive (`pack`) holds the code of one machine. Archives are found on `sys.path`, where Spark puts the files that are
 shipped to its workers, and inside the package (`machine_code/*.zip`), where a wheel may bring them. Code is taken from
@@ -264,6 +265,18 @@ def _find_archives() -> Iterator[Archive]:
                 yield Archive(entry.read_bytes())
 
 
+def _sealed(code: bytes) -> bytes:
+    """Return code with its digest before it."""
+    return hashlib.sha256(code).digest() + code
+
+
+def _unsealed(content: bytes) -> bytes | None:
+    """Return the code of `_sealed`; None if it is damaged or not there: code with a flipped bit would still run."""
+    size = hashlib.sha256().digest_size
+    code = content[size:]
+    return code if content[:size] == hashlib.sha256(code).digest() else None
+
+
 class KeptCode(_NullCache):  # type: ignore[misc]
     """What a dispatcher of numba asks for code before it compiles: one file per function and types of arguments."""
 
@@ -278,14 +291,14 @@ class KeptCode(_NullCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function, None if it must be compiled."""
         target_context.refresh()
-        content = machine_code().read(self._file(sig))
-        return None if content is None else _CompiledFunction.rebuild(None, target_context, pickle.loads(content))
+        code = _unsealed(machine_code().read(self._file(sig)) or b"")
+        return None if code is None else _CompiledFunction.rebuild(None, target_context, pickle.loads(code))
 
     def save_overload(self, sig: Any, cres: Any) -> None:
         """Keep a function that was compiled, unless it holds addresses of this process."""
         if not cres.library.has_dynamic_globals:
-            content = pickle.dumps(_CompiledFunction.reduce(None, cres), protocol=pickle.HIGHEST_PROTOCOL)
-            machine_code().write(self._file(sig), content)
+            code = pickle.dumps(_CompiledFunction.reduce(None, cres), protocol=pickle.HIGHEST_PROTOCOL)
+            machine_code().write(self._file(sig), _sealed(code))
 
     def _file(self, sig: Any) -> str:
         return f"{self._name}-{_digest(str(part).encode() for part in sig)}{_SUFFIX}"

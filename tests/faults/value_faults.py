@@ -297,7 +297,8 @@ def all_cases(folder: Path, seed: int) -> list[Iterator[Case]]:
     tables = {"input": {"demo_rows": 9}, "kernel": {"name": "Linear"}, "coreset": {"k": 2}}
     RunRecord("run", Settings.from_dict(tables), str(folder / "run.json")).write()
     generators = iter(np.random.default_rng(seed).spawn(20))
-    models = [(model, use_model), (spectral, use_model), (graph, use_graph)]
+    neighbors = kc.fit_neighbors(POINTS, 2, 20)
+    models = [(model, use_model), (spectral, use_model), (neighbors, use_model), (graph, use_graph)]
     return [
         *(model_cases(some, use, next(generators)) for some, use in models),
         *(column_cases(some, use, next(generators)) for some, use in models),

@@ -1,5 +1,6 @@
 """The pyspark.ml API."""
 
+import errno
 import gc
 import json
 import os
@@ -237,6 +238,22 @@ def test_a_model_saved_and_loaded(frame, model, scheme):
     loaded = KernelKMeansModel.load(path)
     assert (loaded.uid, loaded.getInputCols()) == (model.uid, ["x", "y"])
     assert labels_of(loaded.transform(frame)).tolist() == labels_of(model.transform(frame)).tolist()
+
+
+def test_a_save_that_fails_leaves_the_old_model(model, monkeypatch):
+    """What Spark ML's own writers do, deleting first, would leave nothing."""
+    model.save("kept")
+    before = {str(path): path.read_bytes() for path in Path("kept").rglob("*") if path.is_file()}
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kernelcoreset.files.atomic.write_synced", full)
+        with pytest.raises(OSError, match="No space left"):
+            model.write().overwrite().save("kept")
+    assert {str(path): path.read_bytes() for path in Path("kept").rglob("*") if path.is_file()} == before
+    assert KernelKMeansModel.load("kept").uid == model.uid
 
 
 def test_the_same_folder_serves_numpy_and_spark(frame, points, model):

@@ -108,6 +108,26 @@ def test_a_coreset_survives_arrow_and_parquet(kind, tmp_path):
     assert_same(Coreset.read_parquet(str(tmp_path / "coreset.parquet")), coreset)
 
 
+def test_only_a_coreset_is_replaced(tmp_path):
+    pq.write_table(pa.table({"x": [1.0]}), tmp_path / "rows.parquet")
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    reasons = {
+        "rows.parquet": "a Parquet file without the metadata of a coreset",
+        "notes.txt": "not a whole Parquet file",
+        "folder": "a folder",
+    }
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    for name, reason in reasons.items():
+        with pytest.raises(FileExistsError, match=f"{name} exists and is not a coreset: it is {reason}. Remove it"):
+            example().write_parquet(tmp_path / name)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+    example().write_parquet(tmp_path / "own.parquet")
+    other = example(ids=IDS["strings"])
+    other.write_parquet(tmp_path / "own.parquet")
+    assert_same(Coreset.read_parquet(tmp_path / "own.parquet"), other)
+
+
 @pytest.mark.parametrize("kernel", [Gaussian(2.0), UserKernel(rational)], ids=repr)
 def test_settings_of_a_built_coreset_survive_parquet(kernel, tmp_path):
     coreset = build_coreset(some_points(50, 2), k=2, kernel=kernel, size=10, ids=np.arange(50), seed=3)

@@ -99,6 +99,18 @@ def test_code_is_kept_and_compiling_is_announced_once(tmp_path):
     assert (count, said) == (0, "")
 
 
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+def test_damaged_code_is_compiled_again_and_not_run(tmp_path, damage):
+    _, archive, _ = compilations(NUMBA_CACHE_DIR=tmp_path)
+    (file,) = Path(archive).parent.glob("*.code")
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    file.write_bytes({"flip": flipped, "cut": whole[:middle], "empty": b""}[damage])
+    assert compilations(NUMBA_CACHE_DIR=tmp_path)[0] == 1
+    assert compilations(NUMBA_CACHE_DIR=tmp_path)[0] == 0
+
+
 @pytest.mark.parametrize("home", [{"HOME": "/dev/null"}, {}], ids=["read-only", "none"])
 def test_without_a_home_code_is_kept_in_a_temporary_folder(tmp_path, home):
     # XDG_CACHE_HOME stands for the home that the user database knows, which cannot be taken away.

@@ -290,6 +290,16 @@ def test_create_and_open(tmp_path):
         first.change(state={"a": 1})
 
 
+def test_a_folder_of_the_user_does_not_become_a_store(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one.jpg").touch()
+    (tmp_path / "file").write_text("mine")
+    for name, reason in {"photos": r"it holds one\.jpg, but no manifest", "file": "it is a file"}.items():
+        with pytest.raises(FileExistsError, match=f"{name} exists and is not a store: {reason}. Remove it yourself"):
+            new_store(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "one.jpg", "photos"]
+
+
 def test_old_keys_are_put_together_in_one_change(tmp_path):
     store = filled(tmp_path / "store")
     before = store.result()
