@@ -182,7 +182,7 @@ def explain(error: BaseException) -> tuple[int, str]:
     """
     if isinstance(error, KeyboardInterrupt):
         return CONFLICT, f"Interrupted{f' by {error}' if str(error) else ''}. Run it again."
-    text = str(error).strip() or type(error).__name__
+    text = text_of(error)
     if isinstance(error, KernelCoresetError):
         return _said(_PACKAGE_ERRORS.get(type(error).__name__, FAILED), text)
     if isinstance(error, ImportError):
@@ -197,6 +197,20 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError):
         return _said(BAD_SETTINGS, f"{text}. Choose another path.")
     return _said(FAILED, f"{type(error).__name__}: {text.splitlines()[0]}")
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an error, its class if it has none. Errors of Java are asked for theirs, and Java may be gone.
+
+    Examples
+    --------
+    >>> text_of(ValueError("k")), text_of(ValueError())
+    ('k', 'ValueError')
+    """
+    try:
+        return str(error).strip() or type(error).__name__
+    except Exception as lost:
+        return f"Answer from Java side is empty, asked for a {type(error).__name__} ({lost})"
 
 
 def explain_text(text: str) -> tuple[int, str] | None:

@@ -20,6 +20,7 @@ import numpy as np
 from kernelcoreset.files.atomic import read_file, remove_file, write_file
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.paths import extend_path, open_path
+from kernelcoreset.jobs.explain import text_of
 from kernelcoreset.jobs.secrets import Secrets, shown_settings
 from kernelcoreset.jobs.settings.settings import Settings
 
@@ -101,7 +102,7 @@ class RunRecord:
             "format": _FORMAT_VERSION,
             "job": self.job,
             "status": self.status if error is None else "failed",
-            "error": None if error is None else secrets.hide(f"{type(error).__name__}: {error}"),
+            "error": None if error is None else secrets.hide(f"{type(error).__name__}: {text_of(error)}"),
             "started": self._started.isoformat(timespec="seconds"),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - self._clock, 3),

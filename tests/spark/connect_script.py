@@ -112,11 +112,26 @@ def spectral(spark):
     }
 
 
+def sql(spark):
+    """A model as a function of SQL, by columns and by an array, registered twice."""
+    import kernelcoreset as kc
+    from kernelcoreset.spark import KernelKMeans, register
+
+    rows = spark.read.parquet("good.parquet")
+    rows.createOrReplaceTempView("places")
+    model = KernelKMeans(k=3, kernel=kc.Gaussian(sigma=5.0), coresetSize=60, nInit=3, inputCols=["x", "y"]).fit(rows)
+    register(spark, "segment", model.refit(2))
+    register(spark, "segment", model)
+    query = "SELECT segment(x, y) AS a, segment(array(x, y)) AS b, segment(x, NULL) AS c FROM places ORDER BY id"
+    found = spark.sql(query).toArrow().to_pydict()
+    return {**found, "labels": labels_of(model.transform(rows))[0]}
+
+
 def main():
     kind, folder = sys.argv[1:]
     os.chdir(folder)
     spark = open_session(kind)
-    found = {"jobs": jobs(spark), "estimator": estimator(spark), "spectral": spectral(spark)}
+    found = {"jobs": jobs(spark), "estimator": estimator(spark), "spectral": spectral(spark), "sql": sql(spark)}
     print(json.dumps({"session": type(spark).__module__, **found}))
     spark.stop()
 

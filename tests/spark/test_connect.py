@@ -87,3 +87,12 @@ def test_spectral_clustering_gives_the_same(both):
     assert own["explored"][0] == 3
     assert own["labels"] == own["loaded"]
     assert own["sizes"] == [200, 200, 200]
+
+
+def test_a_function_of_sql_gives_the_same(both):
+    classic, connect = both
+    assert classic["sql"] == connect["sql"]
+    own = connect["sql"]
+    assert own["a"] == own["b"] == own["labels"]
+    assert set(own["a"]) == {0, 1, 2}
+    assert own["c"] == [None] * 600

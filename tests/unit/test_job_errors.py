@@ -38,6 +38,13 @@ NO_FORMAT = (
 )
 
 
+class LostJavaError(Exception):
+    """As py4j's: its text comes from Java, which may have ended."""
+
+    def __str__(self):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
 @pytest.mark.parametrize(
     ("error", "code", "last_line"),
     [
@@ -57,6 +64,7 @@ NO_FORMAT = (
         ),
         (RuntimeError(DISK_FULL), 4, "Environment: a disk is full: OSError: No space left on device. Free space there"),
         (RuntimeError(ODD), 1, "Failed on an executor: OSError: odd"),
+        (LostJavaError(), 4, "Environment: Spark stopped in the middle of the job: Answer from Java side is empty"),
         (ConflictError("Another process changed the store."), 5, "Conflict: Another process changed the store."),
         (RuntimeError("disk\nfull"), 1, "Failed: RuntimeError: disk"),
         (RuntimeError(), 1, "Failed: RuntimeError: RuntimeError"),

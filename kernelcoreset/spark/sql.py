@@ -1,0 +1,102 @@
+"""A model as a function of SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.functions import pandas_udf
+
+from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.spark.columns import BatchReader, Layout
+from kernelcoreset.spark.labels import LabelSettings
+from kernelcoreset.spark.tasks import lend_machine_code
+from kernelcoreset.spectral.model import PointModel
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_BUILT_IN = "org.apache.spark.sql.catalyst."
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+
+
+def register(spark: SparkSession, name: str, model: Any) -> None:
+    """Register a model as a function of SQL, which returns the cluster of a row; on classic Spark and Spark Connect.
+
+    The function takes the features as numbers, in the order in which the model was fitted, or as one array. A row that
+    cannot be labelled (null, NaN, infinite, a whole number that float64 would round, an array of another length) gives
+    NULL. It lives as long as the session; registering the name again replaces it.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    name : str
+        Letters, digits and underscores; not the name of a function that Spark has.
+    model : model
+        A fitted model of `kernelcoreset` or `kernelcoreset.spark`.
+
+    Examples
+    --------
+    >>> register(spark, "segment", model)  # doctest: +SKIP
+    >>> spark.sql("SELECT segment(longitude, latitude) FROM places")  # doctest: +SKIP
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise SettingError(f"`name` must be letters, digits and underscores, as in SQL; got {name!r}.")
+    fitted = getattr(model, "localModel", model)
+    if not isinstance(fitted, PointModel):
+        raise SettingError(f"`model` must be a fitted model that labels points; got {type(model).__name__}.")
+    if spark.catalog.functionExists(name) and str(spark.catalog.getFunction(name).className).startswith(_BUILT_IN):
+        raise SettingError(f"`name`: Spark has a function {name}, which would no longer work. Choose another name.")
+    settings = LabelSettings.of(fitted, Layout((name,), is_array=True))
+    lend_machine_code(spark)
+    spark.udf.register(name, _function(settings))
+
+
+def _function(settings: LabelSettings) -> Any:
+    """The function as Spark calls it, with the columns of a batch."""
+    if not hasattr(F, "arrow_udf"):  # pyspark 4.0. Its pandas turns whole numbers beside nulls into float64.
+
+        def label_series(*columns: pd.Series) -> pd.Series:
+            arrays = [pa.Array.from_pandas(column) for column in columns]
+            return _labels(arrays, settings).to_pandas(types_mapper={pa.int32(): pd.Int32Dtype()}.get)
+
+        return pandas_udf(label_series, "int")  # type: ignore[call-overload]
+
+    def label_arrays(*columns: pa.Array) -> pa.Array:
+        return _labels(columns, settings)
+
+    return F.arrow_udf(label_arrays, "int")
+
+
+def _labels(arrays: Sequence[pa.Array], settings: LabelSettings) -> pa.Array:
+    """Return the cluster of every row; null for rows that cannot be labelled."""
+    if any(pa.types.is_null(array.type) for array in arrays):  # nothing but NULL
+        return pa.nulls(len(arrays[0]), pa.int32())
+    rows, _, good = BatchReader(_layout(arrays, settings.layout)).read_rows(arrays)
+    if good is None:
+        good = np.ones(len(rows), dtype=bool)
+    labels = np.zeros(len(rows), dtype=np.int32)
+    if good.any():
+        kept = rows[good]
+        if settings.degrees is not None:
+            kept = settings.degrees.lift(kept.T, None)[0].T
+        labels[good] = settings.centers.label_rows(kept, margins=False).labels
+    return pa.array(labels, mask=~good)
+
+
+def _layout(arrays: Sequence[pa.Array], layout: Layout) -> Layout:
+    """Return the layout of the columns that the function was called with, which only its tasks know."""
+    name, d = layout.features[0], layout.dimension
+    types = [array.type for array in arrays]
+    is_array = len(types) == 1 and (pa.types.is_list(types[0]) or pa.types.is_large_list(types[0]))
+    if not is_array and len(types) != d:
+        raise DataError(f"{name} takes {d} numbers, or one array of {d}; got {len(types)} values.")
+    for kind in [types[0].value_type] if is_array else types:
+        if not any(is_kind(kind) for is_kind in _NUMBERS):
+            raise DataError(f"{name} takes numbers, or an array of numbers; got {kind}. Cast it.")
+    features = layout.features if is_array else tuple(f"{name} {i + 1}" for i in range(len(types)))
+    return Layout(features, is_array, dimension=d)
