@@ -1,6 +1,6 @@
-"""Labels of many columns, beside the matrix product they need and beside plain numpy.
+"""Labels and coresets of many columns, beside the matrix product they need, and labels beside plain numpy.
 
-Run from the project's root: python -m benchmarks.high_dimension --data DIR
+Run from the project's root: python -m benchmarks.high_dimension --data DIR [--builds]
 One thread. The times are the best of several rounds in which all take turns.
 """
 
@@ -145,17 +145,69 @@ def labels(folder: Path, n: int, k_many: int, rounds: int) -> str:
     return f"{words}\n\n{tables.table(HEADER, rows)}"
 
 
+BUILD_HEADER = (
+    "data", "d", "rows", "k", "build, s", "float32 product, s", "read, s", "build / (3 products + read)",
+)  # fmt: skip
+
+
+def measure_build(name: str, rows: np.ndarray, kernel: Kernel, k: int, rounds: int) -> list[object]:
+    """Return one row of the table of builds."""
+    build_coreset(rows[:10_000], k, kernel, SIZE)  # compile
+    pivots = rows[:: len(rows) // (4 * k)][: 4 * k].astype(np.float64)
+    times = best(
+        {
+            "product": float32_product(rows, pivots, BLOCK),
+            "read": rows.sum,
+            "build": lambda: build_coreset(rows, k, kernel, SIZE),
+        },
+        rounds,
+    )
+    share = times["build"] / (3.0 * times["product"] + times["read"])
+    print(name, k, f"build {times['build']:.3f} s, {share:.2f} of what is allowed", flush=True)
+    return [
+        name, rows.shape[1], f"{len(rows):,} {rows.dtype}", k, f"{times['build']:.3f}", f"{times['product']:.3f}",
+        f"{times['read']:.3f}", f"{share:.2f}",
+    ]  # fmt: skip
+
+
+def builds(folder: Path, n: int, rounds: int) -> str:
+    """Return the section about coresets."""
+    rows = []
+    sets = [(f"texts, {d} columns", wide_data.embeddings(n, d)) for d in (64, 384)]
+    sets += [("images", wide_data.images(folder, n)), ("texts, 1536 columns", wide_data.embeddings(n // 2, 1536))]
+    for name, points in sets:
+        sigma = datasets.median_distance(points[:1_000].astype(np.float64))
+        for k in (10, 100):
+            rows.append(measure_build(name, points, Gaussian(sigma=float(f"{sigma:.3g}")), k, rounds))
+    words = (
+        f"## Coresets\n\n`build_coreset` of {SIZE} points, Gaussian kernel at the median distance. The float32 "
+        f"product is that of the rows with 4k pivots, by numpy in blocks of {BLOCK} float32 rows; read is their sum. "
+        "Required: at most 3 products and one read, 1.00 in the last column. A build also centres the rows, checks "
+        "that they are finite, and balances its draws, whose time does not grow with the rows."
+    )
+    return f"{words}\n\n{tables.table(BUILD_HEADER, rows)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with mnist_test.parquet")
     parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--build-rows", type=int, default=200_000)
+    parser.add_argument("--builds", action="store_true", help="measure builds instead of labels")
     parser.add_argument("--clusters", type=int, default=200, help="the larger number of clusters")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("docs/results/high_dimension.md"))
+    parser.add_argument(
+        "--out", type=Path, help="high_dimension.md or high_dimension_builds.md in docs/results if None"
+    )
     given = parser.parse_args()
+    name = "high_dimension_builds" if given.builds else "high_dimension"
     with threadpool_limits(1):
-        sections = [labels(given.data, given.rows, given.clusters, given.rounds)]
-    tables.write_results(given.out, "Many columns", ["One thread.", *sections])
+        if given.builds:
+            section = builds(given.data, given.build_rows, given.rounds)
+        else:
+            section = labels(given.data, given.rows, given.clusters, given.rounds)
+    out = given.out or Path(f"docs/results/{name}.md")
+    tables.write_results(out, "Many columns", ["One thread.", section])
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ def check_points(points: ArrayLike, name: str = "points", *, allow_empty: bool =
     return _two_dimensional(as_numeric(points, name, exact=True), name, allow_empty)
 
 
-def check_rows(points: ArrayLike, name: str = "points") -> NDArray[Any]:
+def check_rows(points: ArrayLike, name: str = "points", *, allow_empty: bool = False) -> NDArray[Any]:
     """Return `points` as `check_points` does, but float32 and whole numbers of up to 32 bits in their own type.
 
     For callers that go through the rows block by block and never need all of them in float64.
@@ -162,8 +162,8 @@ def check_rows(points: ArrayLike, name: str = "points") -> NDArray[Any]:
     (dtype('uint8'), dtype('float64'))
     """
     if isinstance(points, np.ndarray) and not np.ma.isMaskedArray(points) and points.dtype in _SHORT:
-        return _two_dimensional(points, name, False)
-    return check_points(points, name)
+        return _two_dimensional(points, name, allow_empty)
+    return check_points(points, name, allow_empty=allow_empty)
 
 
 def _two_dimensional(array: NDArray[Any], name: str, allow_empty: bool) -> NDArray[Any]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelcoreset.checks import check_ids, check_points, check_positive, check_weights
+from kernelcoreset.checks import check_ids, check_positive, check_rows, check_weights
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe, plain_kernel
 from kernelcoreset.coresets.reduce import reduce_points, reduce_union
@@ -88,7 +88,7 @@ def build_coreset(
         raise SettingError(f"Give either `size` or `eps`; got size={size!r} and eps={eps!r}.")
     # A search for the size starts from the smallest one allowed.
     recipe = Recipe(k, kernel, k if size is None else size, z=z, draw=draw, seed=seed)
-    points = check_points(points)
+    points = check_rows(points)
     weights = check_weights(weights, len(points))
     ids = check_ids(ids, len(points))
     if size is not None:

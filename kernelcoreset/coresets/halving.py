@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.coresets.points import Indices, distances_between
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.kernels.jit import compiled
 
-Indices = NDArray[np.int64]
 Singles = NDArray[np.float32]
 
 _LAST = 4  # halvings that balance sets of k centers; those before, between nearer points, balance single centers
@@ -114,11 +114,11 @@ def _group_distances(recipe: Recipe, points: Floats, groups: int, size: int, gen
     count = groups * size
     landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)]
     if size == 1:
-        return recipe.kernel.squared_distances(landmarks, points)
+        return distances_between(recipe.kernel, landmarks, points)
     landmarks = generator.permutation(landmarks)
     distances = np.empty((groups, len(points)))
     for low in range(0, len(points), _ROWS):
-        block = recipe.kernel.squared_distances(landmarks, points[low : low + _ROWS])
+        block = distances_between(recipe.kernel, landmarks, points[low : low + _ROWS])
         block.reshape(size, groups, -1).min(axis=0, out=distances[:, low : low + _ROWS])
     return distances
 

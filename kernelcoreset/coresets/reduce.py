@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_same_dimension
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.points import points_of
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.sampling import draw_sample
 from kernelcoreset.errors import DataError
-from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 
 
 def reduce_points(
-    points: Floats, weights: Floats, ids: NDArray[Any] | None, recipe: Recipe, *, refine: bool = True
+    points: NDArray[Any], weights: Floats, ids: NDArray[Any] | None, recipe: Recipe, *, refine: bool = True
 ) -> Coreset:
     """Return a coreset of the points, drawn once by the recipe. Assumes validated input.
 
@@ -26,6 +26,7 @@ def reduce_points(
     Parameters
     ----------
     points : ndarray of shape (n, d)
+        Of any real type.
     weights : ndarray of shape (n,)
     ids : ndarray of shape (n,) or None
     recipe : Recipe
@@ -37,13 +38,13 @@ def reduce_points(
     Coreset
         Its settings are those of the recipe.
     """
-    columns = as_columns(points)
-    evaluator_of(recipe.kernel).check(columns)
+    prepared = points_of(recipe.kernel, points)
+    prepared.check()
     if np.count_nonzero(weights) <= recipe.size:
         chosen = np.flatnonzero(weights)
         new_weights = weights[chosen]
     else:
-        chosen, new_weights = draw_sample(columns, weights, recipe, refine=refine)
+        chosen, new_weights = draw_sample(prepared, weights, recipe, refine=refine)
     return Coreset(points[chosen], new_weights, None if ids is None else ids[chosen], recipe.settings)
 
 

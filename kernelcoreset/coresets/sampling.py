@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 from kernelcoreset.checks import Floats, scaled_weights
 from kernelcoreset.coresets.cells import seed_cells
 from kernelcoreset.coresets.halving import IN_FEW_DIMENSIONS, IN_MANY_DIMENSIONS, Effort, halve
+from kernelcoreset.coresets.points import Indices, Points
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import Seeding, seed_pivots
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.loops.passes import Cloud
-
-Indices = NDArray[np.int64]
 
 _PIVOTS_PER_CLUSTER = 4
 # Shares of cost, cell weight and weight in the probabilities of the ordered draw. p is at least a constant times the
@@ -40,12 +38,12 @@ _MANY_DIMENSIONS = 16
 _SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_MANY_DIMENSIONS))
 
 
-def draw_sample(columns: Floats, weights: Floats, recipe: Recipe, *, refine: bool = True) -> tuple[Indices, Floats]:
+def draw_sample(points: Points, weights: Floats, recipe: Recipe, *, refine: bool = True) -> tuple[Indices, Floats]:
     """Draw at most `recipe.size` points. Assumes validated input with more points of positive weight than that.
 
     Parameters
     ----------
-    columns : ndarray of shape (d, n)
+    points : Points
     weights : ndarray of shape (n,)
     recipe : Recipe
     refine : bool
@@ -60,39 +58,40 @@ def draw_sample(columns: Floats, weights: Floats, recipe: Recipe, *, refine: boo
         Above 0. A point drawn several times is kept once, with the sum of its weights.
     """
     weights, unit = scaled_weights(weights)
-    indices, drawn = _draw(columns, weights, recipe, refine)
+    indices, drawn = _draw(points, weights, recipe, refine)
     return indices, drawn if unit == 1.0 else drawn * unit
 
 
-def _draw(columns: Floats, weights: Floats, recipe: Recipe, refine: bool) -> tuple[Indices, Floats]:
+def _draw(points: Points, weights: Floats, recipe: Recipe, refine: bool) -> tuple[Indices, Floats]:
     generator = np.random.default_rng(recipe.seed)
     kernel, size = recipe.kernel, recipe.size
     if recipe.draw == "uniform":
         return merge_picks(*_draw_independently(weights / weights.sum(), weights, size, generator))
-    cloud = evaluator_of(kernel).cloud(columns)
     if recipe.draw == "iid":
+        cloud = evaluator_of(kernel).cloud(points.columns)
         seeding = seed_pivots(kernel, cloud, weights, recipe.k, recipe.z, generator)
         probabilities = sensitivities(seeding, weights, 1.0, float(len(seeding.pivots)), 0.0)
         return merge_picks(*_draw_independently(probabilities, weights, size, generator))
-    halvings, effort = _halvings(recipe, *columns.shape) if refine else (0, IN_FEW_DIMENSIONS)
-    picks, pick_weights = _draw_along_order(recipe, cloud, weights, size << halvings, generator)
+    halvings, effort = _halvings(recipe, points) if refine else (0, IN_FEW_DIMENSIONS)
+    picks, pick_weights = _draw_along_order(recipe, points, weights, size << halvings, generator)
     if halvings:
-        points = np.ascontiguousarray(columns[:, picks].T)
-        kept = halve(recipe, points, pick_weights, halvings, generator, effort)
+        kept = halve(recipe, points.rows(picks), pick_weights, halvings, generator, effort)
         picks, pick_weights = picks[kept], pick_weights[kept] * (1 << halvings)
     return merge_picks(picks, pick_weights)
 
 
-def _halvings(recipe: Recipe, d: int, n: int) -> tuple[int, Effort]:
+def _halvings(recipe: Recipe, points: Points) -> tuple[int, Effort]:
     """How often to halve, and with which effort: more if n is so large that it hardly adds to the time of a build.
 
     Three times, up to five times if there are many points, or fewer if that would be too many draws.
     """
+    n, d = points.shape
     share, effort = _SHARES_BALANCED[d >= _MANY_DIMENSIONS]
     most = min(max(8 * recipe.size, n // share), 32 * recipe.size, _MOST_BALANCED)
     halvings = max(h for h in range(6) if h == 0 or recipe.size << h <= most)
     evaluations = (recipe.size << halvings) * effort.landmarks
-    is_cheap = evaluations <= _PIVOTS_PER_CLUSTER * recipe.k * n
+    # Matrix products make all else dearer beside them.
+    is_cheap = evaluations * (8 if points.passes_are_slow else 1) <= _PIVOTS_PER_CLUSTER * recipe.k * n
     return halvings, effort if is_cheap else IN_FEW_DIMENSIONS
 
 
@@ -102,7 +101,7 @@ def merge_picks(picks: Indices, pick_weights: Floats) -> tuple[Indices, Floats]:
     return indices, np.bincount(place, pick_weights).astype(np.float64, copy=False)
 
 
-def theory_sample(columns: Floats, weights: Floats, recipe: Recipe) -> tuple[Indices, Floats]:
+def theory_sample(points: Points, weights: Floats, recipe: Recipe) -> tuple[Indices, Floats]:
     """Draw `recipe.size` points independently, with the scores of the theorem on sensitivity sampling for k-means.
 
     Parameters and result as in `draw_sample`. The probability of a point is the mean of its share of the cost, of its
@@ -110,7 +109,7 @@ def theory_sample(columns: Floats, weights: Floats, recipe: Recipe) -> tuple[Ind
     """
     weights, unit = scaled_weights(weights)
     generator = np.random.default_rng(recipe.seed)
-    cloud = evaluator_of(recipe.kernel).cloud(columns)
+    cloud = evaluator_of(recipe.kernel).cloud(points.columns)
     seeding = seed_pivots(recipe.kernel, cloud, weights, recipe.k, recipe.z, generator)
     cells, costs = len(seeding.pivots), weights * seeding.distances
     cell_weights = np.bincount(seeding.nearest, weights, cells)
@@ -179,7 +178,7 @@ def _draw_independently(
 
 
 def _draw_along_order(
-    recipe: Recipe, cloud: Cloud, weights: Floats, size: int, generator: np.random.Generator
+    recipe: Recipe, points: Points, weights: Floats, size: int, generator: np.random.Generator
 ) -> tuple[Indices, Floats]:
     """Draw one point from each of `size` parts of an order, equal in probability; return them in that order.
 
@@ -187,7 +186,7 @@ def _draw_along_order(
     It is represented by a few thousand buckets, so nothing is sorted.
     """
     count = _PIVOTS_PER_CLUSTER * recipe.k
-    seeding = seed_cells(recipe.kernel, cloud, weights, count, recipe.z, generator)
+    seeding = seed_cells(points, weights, count, recipe.z, generator)
     probabilities = sensitivities(seeding, weights, *_SHARES)
     limits = _bucket_limits(seeding)
     _place_in_order(seeding.nearest, seeding.onward, limits.ravel(), limits.shape[1])

@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.kernels.evaluator import LEAST, Evaluator, evaluator_of
+from kernelcoreset.coresets.points import ColumnPoints, Indices, Points
+from kernelcoreset.kernels.evaluator import LEAST
 from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel
-from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.passes import Cloud, NearestPivots
 from kernelcoreset.kernels.loops.tiles import TILE
-
-Indices = NDArray[np.int64]
 
 
 class Seeding(NamedTuple):
@@ -65,8 +63,14 @@ def seed_pivots(
     -------
     Seeding
     """
-    n = cloud.columns.shape[1]
-    evaluator = evaluator_of(kernel)
+    return draw_pivots(ColumnPoints(kernel, cloud), weights, count, z, generator, batched=batched)
+
+
+def draw_pivots(
+    points: Points, weights: Floats, count: int, z: float, generator: np.random.Generator, *, batched: bool = True
+) -> Seeding:
+    """As `seed_pivots`, for points in any form."""
+    n = len(weights)
     nearest = np.zeros(n, dtype=np.int32)
     onward = np.zeros(n)
     best = np.ones(n)  # so that the first draw is by weight alone
@@ -75,38 +79,15 @@ def seed_pivots(
     best.fill(np.inf)
     found = NearestPivots(best, nearest, onward, tile_costs)
     while True:
-        compare(evaluator, cloud, weights, fresh, None, len(pivots) - len(fresh), z, found)
+        points.compare(weights, fresh, None, len(pivots) - len(fresh), z, found)
         cost = float(tile_costs.sum())
         if len(pivots) == 1 and 0.0 < cost < LEAST:
-            raise evaluator.underflow("the clustering cost", cloud.columns)
+            raise points.evaluator.underflow("the clustering cost", points.columns)
         if len(pivots) >= count or cost <= 0.0:
             return Seeding(pivots, best, nearest, onward, cost)
         wanted = min(len(pivots), count - len(pivots)) if batched else 1
         fresh = np.unique(pick(best, weights, tile_costs, generator.random(wanted)))
         pivots = np.concatenate([pivots, fresh])
-
-
-def compare(
-    evaluator: Evaluator,
-    cloud: Cloud,
-    weights: Floats,
-    pivots: Indices,
-    ranges: Indices | None,
-    first: int,
-    z: float,
-    found: NearestPivots,
-) -> None:
-    """Compare points with more pivots, given by their indices, and update `found`; KernelError if the cost overflows.
-
-    Tile t is compared with pivots ranges[t, 0] up to ranges[t, 1] - 1, every tile with all of them by default. Their
-    numbers start at `first`.
-    """
-    if ranges is None:
-        ranges = np.repeat([[0, len(pivots)]], len(found.tile_costs), axis=0)
-    rows = evaluator.rows(cloud.columns[:, pivots].T)
-    passes.update_nearest(evaluator.distances, cloud, weights, rows, ranges, first, z, found)
-    if not np.isfinite(found.tile_costs.sum()):
-        raise evaluator.overflow("the clustering cost", cloud.columns)
 
 
 @compiled()

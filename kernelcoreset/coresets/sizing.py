@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, relative_errors
+from kernelcoreset.coresets.points import Points, points_of
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.reduce import reduce_points, reduce_union
 from kernelcoreset.coresets.sampling import draw_sample, theory_sample
-from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 
 _FIRST_REFERENCE = 16_384
 _FOR_K_MEANS = "sensitivity sampling for k-means: k/eps^2 min(sqrt(k), 1/eps^2) log(k/eps)^2 (Bansal et al., 2024)"
@@ -73,14 +73,14 @@ def by_theory(points: Floats, weights: Floats, ids: NDArray[Any] | None, eps: fl
 
 
 def _drawn(
-    source: Coreset, recipe: Recipe, sample: Callable[[Floats, Floats, Recipe], tuple[NDArray[np.int64], Floats]]
+    source: Coreset, recipe: Recipe, sample: Callable[[Points, Floats, Recipe], tuple[NDArray[np.int64], Floats]]
 ) -> Coreset:
     """The source itself if it is no larger than the recipe's size, else what `sample` draws from it."""
-    columns = as_columns(source.points)
-    evaluator_of(recipe.kernel).check(columns)
+    points = points_of(recipe.kernel, source.points)
+    points.check()
     if len(source) <= recipe.size:
         return source
-    chosen, new_weights = sample(columns, np.array(source.weights), recipe)
+    chosen, new_weights = sample(points, np.array(source.weights), recipe)
     return Coreset(source.points[chosen], new_weights, None if source.ids is None else source.ids[chosen])
 
 

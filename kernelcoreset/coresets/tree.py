@@ -11,7 +11,7 @@ from kernelcoreset.checks import (
     Floats,
     check_count,
     check_ids,
-    check_points,
+    check_rows,
     check_same_dimension,
     check_weights,
 )
@@ -20,10 +20,12 @@ from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.coresets.reduce import concatenate, reduce_points
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.products import products_pay
 
 _MOST_LEVELS = 8
 _CHUNK_ROWS = 131_072
 _CHUNK_NUMBERS = 4_194_304  # 32 MiB of coordinates
+_MOST_NUMBERS = 16_777_216
 
 
 class CoresetTree:
@@ -45,7 +47,8 @@ class CoresetTree:
         Points that a node keeps, at least `size`; 4 * size by default. Reducing one large union loses less than many
         levels of small nodes, so nodes keep more points than the result.
     chunk_size : int, optional
-        Rows reduced at once. By default 131,072, fewer if there are many columns, but at least 8 * leaf_size.
+        Rows reduced at once. By default 131,072, fewer if there are many columns, but at least 8 * leaf_size, or
+        2 * leaf_size if these rows are above 16 million numbers.
     fan_in : int
         Nodes merged at once, at least 2.
     seed : int
@@ -126,10 +129,10 @@ class CoresetTree:
         ids : array-like of shape (m,), optional
             Give ids in every call or in none.
         """
-        points = check_points(points, allow_empty=True)
+        points = check_rows(points, allow_empty=True)
         weights = check_weights(weights, len(points), allow_all_zero=True)
         ids = check_ids(ids, len(points))
-        buffer = self._buffer_for(points.shape[1], ids)
+        buffer = self._buffer_for(points, ids)
         start = 0
         while start < len(points):
             start += buffer.fill(points[start:], weights[start:], None if ids is None else ids[start:])
@@ -165,11 +168,13 @@ class CoresetTree:
             raise DataError("A coreset needs at least one row of positive weight; none was added. Call `add` first.")
         return nodes
 
-    def _buffer_for(self, d: int, ids: NDArray[Any] | None) -> _Buffer:
+    def _buffer_for(self, points: NDArray[Any], ids: NDArray[Any] | None) -> _Buffer:
+        d = points.shape[1]
         if self._buffer is None:
-            rows = self.chunk_size or max(8 * self.leaf_size, min(_CHUNK_ROWS, _CHUNK_NUMBERS // d))
-            self._buffer = _Buffer(d, rows, ids is not None)
-        check_same_dimension("points", d, self._buffer.columns.shape[0], "the rows before")
+            rows = self.chunk_size or _chunk_rows(d, self.leaf_size)
+            kind = points.dtype if products_pay(self.kernel, d) else None
+            self._buffer = _Buffer(d, rows, kind, ids is not None)
+        check_same_dimension("points", d, self._buffer.points.shape[1], "the rows before")
         if (ids is not None) != self._buffer.with_ids:
             raise DataError("`ids` must be given in every call of `add` or in none; this call differs from the first.")
         return self._buffer
@@ -179,7 +184,7 @@ class CoresetTree:
 
     def _reduce(
         self,
-        points: Floats,
+        points: NDArray[Any],
         weights: Floats,
         ids: NDArray[Any] | None,
         size: int,
@@ -210,11 +215,19 @@ def reduction_seed(*path: int) -> int:
     return int(np.random.SeedSequence(path).generate_state(1, np.uint64)[0])
 
 
-class _Buffer:
-    """The rows of an unfinished chunk, stored as columns, as the compiled loops need them."""
+def _chunk_rows(d: int, leaf_size: int) -> int:
+    least = min(8 * leaf_size, max(2 * leaf_size, _MOST_NUMBERS // d))
+    return max(least, min(_CHUNK_ROWS, _CHUNK_NUMBERS // d))
 
-    def __init__(self, d: int, rows: int, with_ids: bool) -> None:
-        self.columns = np.empty((d, rows))
+
+class _Buffer:
+    """The rows of an unfinished chunk: as columns in float64 for compiled loops, or as rows for matrix products.
+
+    If `kind` is given, they are rows of this type, or of a wider one if a later row needs it.
+    """
+
+    def __init__(self, d: int, rows: int, kind: np.dtype[Any] | None, with_ids: bool) -> None:
+        self.points: NDArray[Any] = np.empty((d, rows)).T if kind is None else np.empty((rows, d), dtype=kind)
         self.weights = np.empty(rows)
         self.ids: list[NDArray[Any]] = []
         self.with_ids = with_ids
@@ -224,21 +237,23 @@ class _Buffer:
     def is_full(self) -> bool:
         return self.filled == len(self.weights)
 
-    def fill(self, points: Floats, weights: Floats, ids: NDArray[Any] | None) -> int:
+    def fill(self, points: NDArray[Any], weights: Floats, ids: NDArray[Any] | None) -> int:
         """Add as many rows as there is room for, and return how many."""
         taken = min(len(points), len(self.weights) - self.filled)
         room = slice(self.filled, self.filled + taken)
-        self.columns[:, room] = points[:taken].T
+        if not np.can_cast(points.dtype, self.points.dtype):
+            self.points = self.points.astype(np.result_type(points.dtype, self.points.dtype))
+        self.points[room] = points[:taken]
         self.weights[room] = weights[:taken]
         if ids is not None:
             self.ids.append(ids[:taken].copy())  # the caller may change its array
         self.filled += taken
         return taken
 
-    def rows(self) -> tuple[Floats, Floats, NDArray[Any] | None]:
-        """Return points, weights and ids. The points are a view in Fortran order, which needs no further copy."""
+    def rows(self) -> tuple[NDArray[Any], Floats, NDArray[Any] | None]:
+        """Return points, weights and ids. The points are a view."""
         ids = np.concatenate(self.ids) if self.with_ids else None
-        return self.columns[:, : self.filled].T, self.weights[: self.filled], ids
+        return self.points[: self.filled], self.weights[: self.filled], ids
 
     def clear(self) -> None:
         self.filled = 0

@@ -183,7 +183,10 @@ class Frame:
         # With both in float32 the difference is rounded once, as it is from float64, and takes half the time.
         mean = self._short_mean if np.can_cast(rows.dtype, np.float32) else self.mean
         with np.errstate(over="ignore"):  # a vector beyond float32 becomes infinite, and its bound too
-            np.subtract(rows, mean, out=out, casting="same_kind")
+            if np.can_cast(np.result_type(rows, mean), out.dtype):
+                np.subtract(rows, mean, out=out)
+            else:  # numpy would subtract in small pieces, which takes four times as long
+                out[...] = np.subtract(rows, mean)
         return out
 
 
@@ -258,6 +261,17 @@ class Products:
             block += self.diagonals(self.points).astype(block.dtype)[:, np.newaxis]
             np.maximum(block, 0.0, out=block)
         return block
+
+    def distances_of_squares(self, squares: Reals) -> Reals:
+        """Return squared feature distances from |x - y|^2, in place; only if they are `exact`, as they grow with it.
+
+        `squares` has the precision and any shape (r, b).
+        """
+        squares *= -0.5  # inner products of vectors whose length counts as 0
+        zeros = (np.zeros(length, dtype=squares.dtype) for length in squares.shape)
+        points, rows = (Side(part, part, part) for part in zeros)
+        self._transform(self._distances, squares, points, rows)
+        return squares
 
     def diagonals(self, rows: Rows | Lengths, *, centred: bool = False) -> Floats:
         """Return K(x, x) of prepared rows, or of the centred ones, in float64, shape (b,)."""
@@ -345,6 +359,9 @@ class Products:
     def _transformed(self, program: Operations, rows: NDArray[Any] | Rows, out: Reals | None) -> Reals:
         rows = self._prepared(rows)
         block = self.inner(rows, out)
-        stack = np.empty((evaluator_of(self.kernel).values.stack_rows, block.shape[1]), dtype=block.dtype)
-        loops.transform(program, block, self.points.side, rows.side, stack)
+        self._transform(program, block, self.points.side, rows.side)
         return block
+
+    def _transform(self, program: Operations, block: Reals, points: Side, rows: Side) -> None:
+        stack = np.empty((evaluator_of(self.kernel).values.stack_rows, block.shape[1]), dtype=block.dtype)
+        loops.transform(program, block, points, rows, stack)

@@ -13,7 +13,7 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, IntegralType, LongType, NumericType, StringType
+from pyspark.sql.types import ArrayType, DataType, FloatType, IntegralType, LongType, NumericType, StringType
 
 from kernelcoreset.checks import Floats, check_columns, is_rounded
 from kernelcoreset.errors import DataError, SettingError
@@ -100,7 +100,8 @@ def with_dimension(frame: DataFrame, layout: Layout) -> Layout:
 def selection(frame: DataFrame, layout: Layout) -> list[Column]:
     """Return the columns a task needs, renamed: features, then weight, then id.
 
-    Features are float64, but for longs: the task looks for those that float64 would round.
+    Features are float64, but for longs: the task looks for those that float64 would round. Arrays of shorter numbers
+    stay as they are, too.
     """
     if layout.is_array:
         columns = [_numbers(frame, layout.features[0]).alias(FEATURE)]
@@ -114,11 +115,13 @@ def selection(frame: DataFrame, layout: Layout) -> list[Column]:
 
 
 def _numbers(frame: DataFrame, name: str) -> Column:
-    """A column, or the elements of one, as float64; longs as they are."""
+    """A column, or the elements of one, as float64; longs and arrays of numbers of up to 32 bits as they are."""
     kind = frame.schema[name].dataType
     column = array_column(frame, name)
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, FloatType | IntegralType):
+        return column
     if isinstance(kind, ArrayType | VectorUDT):
-        return column if _is_long(kind) else column.cast("array<double>")
+        return column.cast("array<double>")
     return column if _is_long(kind) else column.cast("double")
 
 

@@ -17,6 +17,7 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.errors import DataError
+from kernelcoreset.kernels.evaluator import as_columns
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
 from kernelcoreset.spark.scan import RowGroups, read_points, row_groups_of, task_frame
 from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
@@ -105,15 +106,16 @@ class LeafBuilder:
         """Add the columns of a batch; bad rows are counted and left out."""
         layout = self.settings.layout
         self.rows += len(arrays[0])
-        columns, weights, good = self._reader.read(arrays)
+        points, weights, good = self._reader.read_rows(arrays)
         ids = None if layout.id_col is None else _read_ids(arrays[-1], layout.id_col, self.leaf)
         if good is not None:
-            columns = columns[:, good]
+            points = points[good]
             weights = None if weights is None else weights[good]
             ids = None if ids is None else ids[good]
         if self.settings.degrees is not None:
-            columns, weights = self.settings.degrees.lift(columns, weights)
-        self._tree.add(columns.T, weights, ids)
+            columns, weights = self.settings.degrees.lift(as_columns(points.astype(np.float64, copy=False)), weights)
+            points = columns.T
+        self._tree.add(points, weights, ids)
 
     def row(self, schema: pa.Schema) -> pa.RecordBatch:
         """Return the row of the leaf."""

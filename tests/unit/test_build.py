@@ -17,9 +17,9 @@ from kernelcoreset import (
     build_coreset,
     merge_coresets,
 )
+from kernelcoreset.coresets.points import points_of
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.sampling import draw_sample
-from kernelcoreset.kernels.evaluator import as_columns
 from tests import naive
 from tests.cases import read_only, some_points, spaced_out
 
@@ -70,7 +70,7 @@ def test_a_coreset_in_any_dimension(draw, d):
 
 def test_draw_sample_gives_what_build_coreset_gives(draw):
     points, weights = some_points(100, 2), np.random.default_rng(1).exponential(size=100)
-    index, new_weights = draw_sample(as_columns(points), weights, Recipe(3, KERNEL, 20, draw=draw, seed=5))
+    index, new_weights = draw_sample(points_of(KERNEL, points), weights, Recipe(3, KERNEL, 20, draw=draw, seed=5))
     coreset = build_coreset(points, 3, KERNEL, 20, weights=weights, ids=np.arange(100), seed=5, draw=draw)
     assert_array_equal(coreset.ids, index)
     assert_array_equal(coreset.weights, new_weights)

@@ -6,17 +6,21 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from kernelcoreset import Gaussian, KernelError, Linear, build_coreset, empirical_error
 from kernelcoreset.coresets.cells import seed_cells, sort_by_cell
-from kernelcoreset.coresets.seeding import compare, seed_pivots
+from kernelcoreset.coresets.points import ColumnPoints
+from kernelcoreset.coresets.seeding import draw_pivots
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.loops.passes import NearestPivots
 from tests import naive
 from tests.cases import some_points
 
 
-def seeded(kernel, points, count, *, weights=None, z=2.0, seed=0, function=seed_cells, **options):
+def by_columns(kernel, points):
+    return ColumnPoints(kernel, evaluator_of(kernel).cloud(as_columns(np.asarray(points, dtype=float))))
+
+
+def seeded(kernel, points, count, *, weights=None, z=2.0, seed=0, function=seed_cells, form=by_columns):
     weights = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=float)
-    cloud = evaluator_of(kernel).cloud(as_columns(np.asarray(points, dtype=float)))
-    return function(kernel, cloud, weights, count, z, np.random.default_rng(seed), **options)
+    return function(form(kernel, points), weights, count, z, np.random.default_rng(seed))
 
 
 def table_of(kernel, points, seeding, z=2.0):
@@ -37,7 +41,7 @@ def test_points_of_one_tile_get_the_nearest_pivot(kernel, z):
     assert seeding.cost == pytest.approx(float((weights * seeding.distances).sum()), rel=1e-12)
 
 
-@pytest.mark.parametrize(("n", "d", "count"), [(2048, 2, 100), (20_000, 2, 100), (5_000, 12, 300)])
+@pytest.mark.parametrize(("n", "d", "count"), [(2048, 2, 100), (20_000, 2, 100), (5_000, 12, 600)])
 def test_distances_belong_to_the_pivots_of_many_tiles(n, d, count):
     kernel, points = Gaussian(1.0), some_points(n, d)
     seeding = seeded(kernel, points, count)
@@ -55,17 +59,15 @@ def test_distances_belong_to_the_pivots_of_many_tiles(n, d, count):
 def test_the_cost_is_that_of_one_level():
     points = some_points(30_000, 2)
     many = [seeded(Linear(), points, 400, seed=seed).cost for seed in range(5)]
-    all_compared = [
-        seeded(Linear(), points, 400, seed=seed, function=seed_pivots, batched=True).cost for seed in range(5)
-    ]
+    all_compared = [seeded(Linear(), points, 400, seed=seed, function=draw_pivots).cost for seed in range(5)]
     assert np.mean(many) < 1.25 * np.mean(all_compared)
 
 
-@pytest.mark.parametrize(("d", "count"), [(2, 64), (12, 256)])
+@pytest.mark.parametrize(("d", "count"), [(2, 64), (12, 512)])
 def test_few_pivots_are_those_of_one_level(d, count):
     points = some_points(3_000, d)
     few = seeded(Linear(), points, count)
-    one_level = seeded(Linear(), points, count, function=seed_pivots, batched=True)
+    one_level = seeded(Linear(), points, count, function=draw_pivots)
     assert_array_equal(few.pivots, one_level.pivots)
     assert_array_equal(few.distances, one_level.distances)
 
@@ -98,8 +100,7 @@ def test_a_tile_is_compared_with_its_range_of_pivots():
     pivots = np.arange(0, 2500, 250)
     ranges = np.array([[0, 4], [3, 10], [9, 10]])
     found = NearestPivots(np.full(2500, np.inf), np.zeros(2500, dtype=np.int32), np.zeros(2500), np.empty(3))
-    cloud = evaluator_of(kernel).cloud(as_columns(points))
-    compare(evaluator_of(kernel), cloud, np.ones(2500), pivots, ranges, 5, 2.0, found)
+    by_columns(kernel, points).compare(np.ones(2500), pivots, ranges, 5, 2.0, found)
     for tile, (first, last) in enumerate(ranges):
         rows = slice(1024 * tile, 1024 * tile + 1024)
         best, which = naive.nearest(kernel.to_dict(), points[rows], points[pivots[first:last]])

@@ -7,10 +7,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from kernelcoreset import Gaussian, Linear, build_coreset, draw_center_sets, empirical_error
+from kernelcoreset.coresets.points import points_of
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.sampling import theory_sample
 from kernelcoreset.coresets.sizing import sensitivity_draws, theory_draws
-from kernelcoreset.kernels.evaluator import as_columns
 from tests.cases import LARGEST_SCORE, some_points, standard_scores
 
 KERNEL = Gaussian(sigma=2.0)
@@ -68,7 +68,7 @@ def test_the_draw_of_the_theorem_is_unbiased():
     recipe = Recipe(k=3, kernel=KERNEL, size=40)
     totals, firsts = [], []
     for seed in range(400):
-        chosen, drawn = theory_sample(as_columns(points), weights, recipe.varied(seed=seed))
+        chosen, drawn = theory_sample(points_of(recipe.kernel, points), weights, recipe.varied(seed=seed))
         totals.append(drawn.sum())
         firsts.append(drawn @ points[chosen, 0])
     scores = standard_scores(np.column_stack([totals, firsts]), [weights.sum(), weights @ points[:, 0]])

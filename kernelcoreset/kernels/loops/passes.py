@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, Ints
 from kernelcoreset.kernels.jit import compiled
@@ -56,7 +57,7 @@ class NearestPivots(NamedTuple):
 
     distances: Floats
     """distance^z to the nearest pivot, shape (n,)."""
-    nearest: Ints
+    nearest: NDArray[np.int32]
     """Index of the nearest pivot, shape (n,)."""
     onward: Floats
     """distance^z to the pivot with the next index after the nearest one, by which a cell can be ordered; shape (n,)."""

@@ -68,7 +68,7 @@ class Side(NamedTuple):
 @compiled(fastmath=FAST, inline="always")
 def _expm1_base_2(x: Any) -> Any:
     """2^x - 1 for a float32 x <= 0, with an error of a few units in the last place, also near 0."""
-    x = x if x > _FARTHEST else _FARTHEST
+    x = max(x, _FARTHEST)  # with a branch, numba warns where this is inlined
     shifted = x + _ROUND
     r = x - (shifted - _ROUND)
     p = _P5 * r + _P4

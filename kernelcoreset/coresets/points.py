@@ -1,0 +1,347 @@
+"""All points of a reduction, ready to be compared with pivots: as columns by loops, or as rows by matrix products."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats, Ints
+from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
+from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.loops import passes
+from kernelcoreset.kernels.loops.passes import Cloud, NearestPivots
+from kernelcoreset.kernels.loops.products import Reals
+from kernelcoreset.kernels.loops.tiles import FAST, TILE
+from kernelcoreset.kernels.products import Lengths, Products, Rows, products_of, products_pay
+from kernelcoreset.kernels.rounding import Precision
+
+Indices = NDArray[np.int64]
+
+_ACCURACY = 0.125  # largest relative error of a distance; the bound on rounding is mostly far above the rounding
+_MOST_UNSURE = 0.1  # share of rows above that error up to which products in float32 are enough
+_PART = 8_192  # rows whose bounds are computed at once
+
+
+def points_of(kernel: Kernel, array: NDArray[Any]) -> Points:
+    """Return points (n, d) of any real type in the form in which they are compared faster. Assumes validated input."""
+    if products_pay(kernel, array.shape[1]):
+        return RowPoints(kernel, array)
+    return ColumnPoints(kernel, evaluator_of(kernel).cloud(as_columns(np.asarray(array, dtype=np.float64))))
+
+
+def distances_between(kernel: Kernel, few: Floats, many: Floats) -> Floats:
+    """Return squared distances of shape (few, many), roughly: only choices depend on them. Assumes validated input.
+
+    Matrix products in float32 are used if they are faster, and float64 if float32 overflows.
+    """
+    if not products_pay(kernel, few.shape[1]):
+        return kernel.squared_distances(few, many)
+    found = np.empty((len(few), len(many)))
+    precisions: tuple[Precision, ...] = ("float32", "float64")
+    for precision in precisions:
+        products = products_of(kernel, few, precision)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for low in range(0, len(many), products.block_rows):
+                high = low + products.block_rows
+                found[:, low:high] = products.squared_distances(many[low:high])
+        if np.isfinite(found).all():
+            return found
+    raise evaluator_of(kernel).overflow("K(x, y)", many.T)
+
+
+class Points(ABC):
+    """Many points and a kernel."""
+
+    passes_are_slow: ClassVar[bool]
+    """Whether a pass over all points takes longer than comparing them with a few pivots."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.evaluator = evaluator_of(kernel)
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Numbers of points and of coordinates."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Floats:
+        """All points as columns (d, n), for messages and for the paper's method."""
+
+    @abstractmethod
+    def rows(self, indices: Indices) -> Floats:
+        """Return some points as rows in float64, contiguous."""
+
+    @abstractmethod
+    def take(self, indices: Indices) -> Points:
+        """Return some points, in the order of their indices."""
+
+    def check(self) -> None:
+        """Raise KernelError if a user's function is no kernel on a few of the points."""
+        if self.evaluator.is_user:
+            self.evaluator.check(self.columns)
+
+    @abstractmethod
+    def update_nearest(
+        self, weights: Floats, pivots: Floats, ranges: Indices, first: int, z: float, found: NearestPivots
+    ) -> None:
+        """As `passes.update_nearest`."""
+
+    def compare(
+        self, weights: Floats, pivots: Indices, ranges: Indices | None, first: int, z: float, found: NearestPivots
+    ) -> None:
+        """Compare all points with more pivots, given by their indices, and update `found`.
+
+        Tile t is compared with pivots ranges[t, 0] up to ranges[t, 1] - 1, every tile with all of them by default.
+        Their numbers start at `first`. KernelError if the cost overflows.
+        """
+        if ranges is None:
+            ranges = np.repeat([[0, len(pivots)]], len(found.tile_costs), axis=0)
+        self.update_nearest(weights, self.rows(pivots), ranges, first, z, found)
+        if not np.isfinite(found.tile_costs.sum()):
+            raise self.evaluator.overflow("the clustering cost", self.columns)
+
+
+class ColumnPoints(Points):
+    """Points as columns, compared by the loops of `passes`: for few coordinates, and for every kernel."""
+
+    passes_are_slow = False
+
+    def __init__(self, kernel: Kernel, cloud: Cloud) -> None:
+        super().__init__(kernel)
+        self.cloud = cloud
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        d, n = self.cloud.columns.shape
+        return n, d
+
+    @property
+    def columns(self) -> Floats:
+        return self.cloud.columns
+
+    def rows(self, indices: Indices) -> Floats:
+        return np.ascontiguousarray(self.cloud.columns[:, indices].T)
+
+    def take(self, indices: Indices) -> ColumnPoints:
+        diagonals = self.cloud.diagonals  # empty if they are not used
+        taken = Cloud(np.take(self.cloud.columns, indices, axis=1), diagonals[indices] if len(diagonals) else diagonals)
+        return ColumnPoints(self.kernel, taken)
+
+    def update_nearest(
+        self, weights: Floats, pivots: Floats, ranges: Indices, first: int, z: float, found: NearestPivots
+    ) -> None:
+        rows = self.evaluator.rows(pivots)
+        passes.update_nearest(self.evaluator.distances, self.cloud, weights, rows, ranges, first, z, found)
+
+
+class RowPoints(Points):
+    """Points as rows of any real type, compared by matrix products in float32, block by block.
+
+    A distance for which the rounding of the products may matter is evaluated again directly in float64; if there are
+    many such rows, by products in float64 first. So equal points are at distance 0, and near ones keep their digits.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    array : ndarray of shape (m, d)
+    indices : ndarray of shape (n,), optional
+        The points are these rows of the array, in this order; all rows by default. Rows are copied block by block.
+    """
+
+    passes_are_slow = True
+
+    def __init__(self, kernel: Kernel, array: NDArray[Any], indices: Indices | None = None) -> None:
+        super().__init__(kernel)
+        self.array = array
+        self.indices = indices
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.array if self.indices is None else self.indices), self.array.shape[1]
+
+    @property
+    def columns(self) -> Floats:
+        rows = self.array if self.indices is None else self.array[self.indices]
+        return as_columns(np.asarray(rows, dtype=np.float64))
+
+    def rows(self, indices: Indices) -> Floats:
+        chosen = indices if self.indices is None else self.indices[indices]
+        return np.ascontiguousarray(self.array[chosen], dtype=np.float64)
+
+    def block(self, low: int, high: int) -> NDArray[Any]:
+        """Return consecutive points as rows of the type they have; a view if possible."""
+        return self.array[low:high] if self.indices is None else self.array[self.indices[low:high]]
+
+    def take(self, indices: Indices) -> RowPoints:
+        return RowPoints(self.kernel, self.array, indices if self.indices is None else self.indices[indices])
+
+    def update_nearest(
+        self, weights: Floats, pivots: Floats, ranges: Indices, first: int, z: float, found: NearestPivots
+    ) -> None:
+        n = len(self)
+        for low, high, begin, end in _spans(ranges, n):
+            comparison = _Comparison(self.kernel, pivots[begin : end + 1], end - begin, first + begin, z)
+            for start in range(low, high, _PART):
+                comparison.update(self, start, min(start + _PART, high), found)
+        found.tile_costs[:] = np.add.reduceat(weights * found.distances, np.arange(0, n, TILE))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+def _spans(ranges: Indices, n: int) -> Iterator[tuple[int, int, int, int]]:
+    """Runs of tiles with the same range of pivots that is not empty: first point, end, first pivot, end."""
+    changes = np.flatnonzero((ranges[1:] != ranges[:-1]).any(axis=1)) + 1
+    for tile, following in zip([0, *changes], [*changes, len(ranges)], strict=True):
+        begin, end = ranges[tile]
+        if begin < end:
+            yield int(tile) * TILE, min(int(following) * TILE, n), int(begin), int(end)
+
+
+class _Known(NamedTuple):
+    """What is known of some points: the first three fields of `NearestPivots`."""
+
+    distances: Floats
+    nearest: NDArray[np.int32]
+    onward: Floats
+
+    def part(self, chosen: slice | Indices) -> _Known:
+        """Return some of the points: views by a slice, copies by indices."""
+        return _Known(self.distances[chosen], self.nearest[chosen], self.onward[chosen])
+
+    def replace(self, chosen: slice | Indices, other: _Known) -> None:
+        """Overwrite some of the points."""
+        self.distances[chosen], self.nearest[chosen], self.onward[chosen] = other
+
+
+class _Comparison:
+    """Some pivots, ready to be compared with rows. One more than `count` pivots only follows the last of them."""
+
+    def __init__(self, kernel: Kernel, pivots: Floats, count: int, first: int, z: float) -> None:
+        self.kernel, self.pivots, self.count, self.first, self.z = kernel, pivots, count, first, z
+        self._products: dict[Precision, Products] = {}
+
+    def update(self, points: RowPoints, low: int, high: int, found: NearestPivots) -> None:
+        """Compare points low..high with the pivots and update what is known of them, except for the costs of tiles."""
+        before = _Known(found.distances[low:high], found.nearest[low:high], found.onward[low:high])
+        new, unsure = self._by_products("float32", points, low, before)
+        if len(unsure) > _MOST_UNSURE * (high - low):
+            new, unsure = self._by_products("float64", points, low, before)
+        for start in range(0, len(unsure), TILE):
+            self._directly(points, low, unsure[start : start + TILE], before, new)
+        before.replace(slice(None), new)
+
+    def _by_products(self, precision: Precision, points: RowPoints, low: int, before: _Known) -> tuple[_Known, Indices]:
+        """Return what is known with these pivots, and which distances may be off by more than `_ACCURACY`."""
+        if precision not in self._products:
+            self._products[precision] = products_of(self.kernel, self.pivots, precision)
+        products = self._products[precision]
+        n, step, (m, d) = len(before.distances), products.block_rows, self.pivots.shape
+        # The memory of a block is used again for the next one: new memory would take longer than the subtraction.
+        space: Reals = np.empty((step, d), dtype=precision)
+        blocks: Reals = np.empty(m * step, dtype=precision)
+        lengths = Lengths(np.empty(n), np.empty(n))
+        closest = _Closest(products.exact, n, precision)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, n, step):
+                some = slice(start, min(start + step, n))
+                size = some.stop - start
+                rows = products.frame.prepare(points.block(low + start, low + some.stop), space[:size])
+                lengths.norms[some], lengths.inner[some] = rows.norms, rows.inner
+                closest.find(products, rows, self.count, blocks[: m * size].reshape(m, size), some)
+            new = self._merged(closest.distances(products), closest.at, before)
+            bounds = (products.distance_bound(lengths).total / _ACCURACY) ** (0.5 * self.z)
+        is_new = (new.distances < before.distances) | ~np.isfinite(new.distances) | ~np.isfinite(bounds)
+        return new, np.flatnonzero(is_new & ~(new.distances > bounds))
+
+    def _merged(self, squared: Reals, at: NDArray[np.int32], before: _Known) -> _Known:
+        """What is known before and with these pivots; `squared` are distances to the nearest, next and first pivot."""
+        nearest, following, start = squared.astype(np.float64) ** (0.5 * self.z)
+        closer = nearest < before.distances
+        return _Known(
+            np.where(closer, nearest, before.distances),
+            np.where(closer, self.first + at, before.nearest),
+            np.where(closer, following, np.where(before.nearest == self.first - 1, start, before.onward)),
+        )
+
+    def _directly(self, points: RowPoints, low: int, which: Indices, before: _Known, new: _Known) -> None:
+        """Evaluate some rows in float64, without products; a row that equals its pivot is at distance 0."""
+        rows = points.rows(low + which)
+        pivots = np.clip(new.nearest[which] - self.first, 0, self.count - 1)
+        equal = (rows == self.pivots[pivots]).all(axis=1)
+        new.distances[which[equal]], new.nearest[which[equal]] = 0.0, self.first + pivots[equal]
+        which, rows = which[~equal], rows[~equal]
+        if len(which):
+            block = evaluator_of(self.kernel).squared_distances(as_columns(rows), self.pivots)
+            at, squared = np.empty(len(which), dtype=np.int32), np.empty((3, len(which)))
+            _closest(block, np.zeros(len(block)), 1.0, np.zeros(len(which)), self.count, at, *squared)
+            new.replace(which, self._merged(squared, at, before.part(which)))
+
+
+class _Closest:
+    """The nearest of some pivots, the one after it and the first one, for many rows, block by block.
+
+    If the distance of a kernel grows with |x - y|, the nearest pivot is found by |x - y|^2, and only three kernel
+    values per row are evaluated.
+    """
+
+    def __init__(self, by_squares: bool, n: int, precision: Precision) -> None:
+        self.by_squares = by_squares
+        self.at = np.empty(n, dtype=np.int32)
+        self._found: Reals = np.empty((3, n), dtype=precision)
+
+    def find(self, products: Products, rows: Rows, count: int, space: Reals, some: slice) -> None:
+        """Compare a block of rows with the first `count` prepared pivots; `space` is for the block."""
+        if self.by_squares:
+            block, norms, own, factor = products.inner(rows, space), products.points.side.norms, rows.side.norms, -2.0
+        else:
+            block, factor = products.squared_distances(rows, space), 1.0
+            norms, own = np.zeros(len(block), dtype=block.dtype), np.zeros(block.shape[1], dtype=block.dtype)
+        _closest(
+            block, norms, block.dtype.type(factor), own, count, self.at[some], *(part[some] for part in self._found)
+        )
+
+    def distances(self, products: Products) -> Reals:
+        """Return the squared distances to the three pivots, shape (3, n)."""
+        return products.distances_of_squares(self._found) if self.by_squares else self._found
+
+
+@compiled(fastmath=FAST)
+def _closest(
+    block: Reals,
+    norms: Reals,
+    factor: float,
+    own: Reals,
+    count: int,
+    at: Ints,
+    nearest: Reals,
+    following: Reals,
+    start: Reals,
+) -> None:
+    """Find the least own[i] + (norms[r] + factor * block[r, i]) over the first `count` r: the square of a distance.
+
+    `at` is this r, `following` the square of r + 1, or 0 if there is none, and `start` that of r = 0. None is below 0.
+    """
+    zero = block.dtype.type(0.0)
+    for i in range(len(at)):
+        nearest[i] = np.inf
+        at[i] = 0
+    for r in range(count):
+        values, norm, index = block[r], norms[r], np.int32(r)
+        for i in range(values.shape[0]):
+            square = norm + factor * values[i]
+            closer = square < nearest[i]
+            nearest[i] = square if closer else nearest[i]
+            at[i] = index if closer else at[i]
+    for i in range(len(at)):
+        after = at[i] + 1
+        nearest[i] = max(own[i] + nearest[i], zero)
+        start[i] = max(own[i] + (norms[0] + factor * block[0, i]), zero)
+        following[i] = max(own[i] + (norms[after] + factor * block[after, i]), zero) if after < len(norms) else zero
