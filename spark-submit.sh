@@ -19,7 +19,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$root/environment.sh"
 
 master='local[*]' mode=client properties=$root/conf/spark-defaults.conf
-py_files='' archives='' files='' ship=no print=${KERNELCORESET_DRY_RUN:-}
+py_files='' archives='' files='' code='' ship=no print=${KERNELCORESET_DRY_RUN:-}
 options=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -80,7 +80,10 @@ else
   # machine code by path, never uses that of an older package.
   content=$(cd "$root" && find kernelcoreset -type f ! -path '*/__pycache__/*' | LC_ALL=C sort | xargs cksum | cksum)
   package=$shipped/${content%% *}/kernelcoreset.zip
-  py_files=$package${py_files:+,$py_files}
+  # In cluster mode the driver starts on a machine without machine code, so that is shipped too. In client mode the driver
+  # lends its own.
+  [ "$mode" = cluster ] && code=$shipped/${content%% *}/kernelcoreset_code_any.zip
+  py_files=$package${code:+,$code}${py_files:+,$py_files}
   environment+=("PYSPARK_PYTHON=${PYSPARK_PYTHON:-python3}")
   [ "$mode" = client ] && environment+=("PYSPARK_DRIVER_PYTHON=$root/.venv/bin/python")
   if [ $ship = yes ]; then
@@ -115,6 +118,13 @@ with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.write(path)
 os.replace(fresh, sys.argv[1])
 PYTHON
+  if [ -n "$code" ] && ! [ -e "$code" ]; then
+    local archive target=(NUMBA_CACHE_DIR="$shipped/code")
+    # Nearly every processor of a cluster has at least these features; others compile for themselves.
+    [ "$(uname -m)" = x86_64 ] && target+=(NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES=)
+    archive=$(env "${target[@]}" .venv/bin/python -m kernelcoreset.models.rehearsal) || exit 4
+    cp "$archive" "$code.$$" && mv "$code.$$" "$code"
+  fi
   if [ $ship = yes ] && ! [ "$shipped/packages.tar.gz" -nt pyproject.toml ]; then
     echo "Packing the environment for the executors ..." >&2
     local fresh=$shipped/packages.$$

@@ -13,7 +13,7 @@ from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k,
 from kernelcoreset.clustering.solve import solve_problem
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 
 MAX_EXACT_POINTS = 150
@@ -175,7 +175,7 @@ def _branch_and_bound(
     return tails[0], nodes
 
 
-@compiled()
+@part()
 def _partition_cost(squared: Floats, weights: Floats, k: int, t: int, labels: Labels) -> float:
     """Return the cost of the points t, t + 1, ... with these labels."""
     mass, pairs = np.zeros(k), np.zeros(k)
@@ -191,7 +191,7 @@ def _partition_cost(squared: Floats, weights: Floats, k: int, t: int, labels: La
     return cost
 
 
-@compiled()
+@part()
 def _insert_cheapest(squared: Floats, weights: Floats, k: int, t: int, labels: Labels) -> None:
     """Give point t the label with which the tail costs least; the labels after it stay."""
     least, choice = np.inf, 0
@@ -217,7 +217,7 @@ class _Path(NamedTuple):
     opened: NDArray[np.int64]
 
 
-@compiled()
+@part()
 def _grow(path: _Path, squared: Floats, weights: Floats, t: int, c: int) -> None:
     """Fill depth t + 1: point t joins cluster c."""
     path.mass[t + 1] = path.mass[t]
@@ -230,7 +230,7 @@ def _grow(path: _Path, squared: Floats, weights: Floats, t: int, c: int) -> None
     path.opened[t + 1] = max(path.opened[t], c + 1)
 
 
-@compiled()
+@part()
 def _cost_with(path: _Path, weights: Floats, t: int, c: int) -> float:
     """Return the cost at depth t + 1 if point t joins cluster c."""
     mass, pairs = path.mass[t, c], path.pairs[t, c]
@@ -239,7 +239,7 @@ def _cost_with(path: _Path, weights: Floats, t: int, c: int) -> float:
     return cost
 
 
-@compiled()
+@part()
 def _bound(weights: Floats, path: _Path, depth: int, rest: float, tail: float) -> float:
     """Return a lower bound of what the points from `depth` on add to the cost, once all k clusters are in use.
 
@@ -261,7 +261,7 @@ def _bound(weights: Floats, path: _Path, depth: int, rest: float, tail: float) -
     return max(tail, (1.0 - r) * tail + r * total)
 
 
-@compiled()
+@part()
 def _solve_tail(
     squared: Floats, weights: Floats, k: int, start: int, tails: Floats, best: Labels, max_nodes: int
 ) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.problem import Labels
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 
 # A change of the cost below this share of it is rounding, not progress.
 ROUNDING = 1e-12
@@ -37,14 +37,14 @@ class _Clusters(NamedTuple):
     spreads: Floats
 
 
-@compiled(fastmath={"contract"})
+@part(fastmath={"contract"})
 def add_row(total: Floats, row: Floats, factor: float) -> None:
     """Add factor * row to `total`."""
     for i in range(len(total)):
         total[i] += factor * row[i]
 
 
-@compiled()
+@part()
 def _move(squared: Floats, weights: Floats, clusters: _Clusters, j: int, source: int, target: int) -> None:
     """Update the clusters after one point moved."""
     add_row(clusters.sums[source], squared[j], -weights[j])
@@ -55,7 +55,7 @@ def _move(squared: Floats, weights: Floats, clusters: _Clusters, j: int, source:
     clusters.counts[target] += 1
 
 
-@compiled()
+@part()
 def _recompute(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters) -> float:
     """Compute all clusters from the labels; return the cost."""
     for c in range(len(clusters.mass)):
@@ -71,7 +71,7 @@ def _recompute(squared: Floats, weights: Floats, labels: Labels, clusters: _Clus
     return cost
 
 
-@compiled()
+@part()
 def _recompute_one(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters, c: int) -> None:
     """Compute one cluster from the labels."""
     clusters.sums[c] = 0.0
@@ -82,7 +82,7 @@ def _recompute_one(squared: Floats, weights: Floats, labels: Labels, clusters: _
             clusters.mass[c] += weights[j]
 
 
-@compiled()
+@part()
 def _spread(weights: Floats, labels: Labels, clusters: _Clusters) -> float:
     """Set spreads[c] = 1/(2 W^2) sum_{x, y in c} w_x w_y D[x, y], the mean squared distance to the mean; cost."""
     spreads, mass = clusters.spreads, clusters.mass
@@ -96,7 +96,7 @@ def _spread(weights: Floats, labels: Labels, clusters: _Clusters) -> float:
     return cost
 
 
-@compiled()
+@part()
 def _assign(clusters: _Clusters, labels: Labels, best: Floats) -> None:
     """Assign every point to its nearest mean; on a tie it keeps its label."""
     for i in range(len(labels)):
@@ -136,7 +136,7 @@ def fill_empty(weights: Floats, labels: Labels, distances: Floats, k: int) -> No
         distances[farthest] = 0.0
 
 
-@compiled()
+@part()
 def _follow(squared: Floats, weights: Floats, old: Labels, labels: Labels, clusters: _Clusters) -> bool:
     """Update the clusters for all points that moved, O(s) per such point; return whether any did."""
     moved = 0
@@ -145,7 +145,9 @@ def _follow(squared: Floats, weights: Floats, old: Labels, labels: Labels, clust
     if 2 * moved >= len(labels):
         _recompute(squared, weights, labels, clusters)
     elif moved > 0:
-        before = clusters.mass.copy()
+        before = np.empty(len(clusters.mass))
+        for c in range(len(before)):
+            before[c] = clusters.mass[c]
         for j in range(len(labels)):
             if old[j] != labels[j]:
                 _move(squared, weights, clusters, j, np.int64(old[j]), np.int64(labels[j]))
@@ -155,7 +157,7 @@ def _follow(squared: Floats, weights: Floats, old: Labels, labels: Labels, clust
     return moved > 0
 
 
-@compiled()
+@part()
 def _move_singly(squared: Floats, weights: Floats, labels: Labels, clusters: _Clusters, cost: float) -> bool:
     """One sweep of single moves that lower the cost, with means updated at once (Hartigan); return whether any did.
 
@@ -194,7 +196,8 @@ def descend_means(squared: Floats, weights: Floats, labels: Labels, k: int, max_
     """
     s = len(labels)
     clusters = _Clusters(np.empty((k, s)), np.empty(k), np.empty(k), np.empty(k))
-    distances = np.ones(s)
+    distances = np.empty(s)
+    distances[:] = 1.0
     fill_empty(weights, labels, distances, k)
     old = np.empty(s, dtype=np.int32)
     cost = _recompute(squared, weights, labels, clusters)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.lloyd import ROUNDING, fill_empty
 from kernelcoreset.clustering.problem import Labels
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 
 Narrow = NDArray[np.float32]
 
@@ -144,7 +144,7 @@ def _sweep(vectors: Vectors, labels: Labels, means: Means, stale: NDArray[np.boo
     return moved
 
 
-@compiled(fastmath={"contract", "reassoc", "nsz"})
+@part(fastmath={"contract", "reassoc", "nsz"})
 def _squared(x: Floats, y: Floats) -> float:
     total = 0.0
     for j in range(len(x)):
@@ -180,7 +180,7 @@ def place_means(vectors: Vectors, labels: Labels, means: Means, which: NDArray[n
     return cost
 
 
-@compiled()
+@part()
 def _measure(vectors: Vectors, labels: Labels, means: Means, which: NDArray[np.bool_], away: Floats) -> float:
     cost = 0.0
     for i in range(len(labels)):
@@ -190,7 +190,7 @@ def _measure(vectors: Vectors, labels: Labels, means: Means, which: NDArray[np.b
     return cost
 
 
-@compiled()
+@part()
 def _narrow(means: Means, c: int, factor: float) -> None:
     """Multiply center c by a factor, and update what is derived from it."""
     norm = 0.0
@@ -201,7 +201,7 @@ def _narrow(means: Means, c: int, factor: float) -> None:
     means.halves[c] = 0.5 * norm
 
 
-@compiled()
+@part()
 def _shift(means: Means, c: int, x: Floats, w: float) -> None:
     """Add weight w (or take it away, if negative) at x to cluster c."""
     means.mass[c] += w

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.points import Indices, distances_between
 from kernelcoreset.coresets.recipe import Recipe
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 
 Singles = NDArray[np.float32]
 
@@ -20,6 +20,7 @@ _AXES = 16  # landmarks whose distances put neighbours together
 _KICKS = 32
 _KICKED = 3
 _TILE = 512
+_MOST_PARTS = 128  # halves of halves that wait at once: one more with each halving of a count of 64 bits
 _GROUPS_PER_SET = 64  # sets of more centers than this are unions of random groups of landmarks
 _ROWS = 1024  # points compared at once with groups of landmarks: bounds the memory
 
@@ -137,11 +138,16 @@ def neighbours_together(rows: Singles, block: int) -> Indices:
 
     Every aligned block of `block` rows, a power of two that divides their number, is a part, and so are its halves.
     """
-    order = np.arange(len(rows))
+    order = np.empty(len(rows), dtype=np.int64)
+    for i in range(len(rows)):
+        order[i] = i
     keys = np.empty(len(rows), dtype=np.float32)
-    parts = [(0, len(rows))]
-    while len(parts) > 0:
-        low, high = parts.pop()
+    lows, highs = np.empty(_MOST_PARTS, dtype=np.int64), np.empty(_MOST_PARTS, dtype=np.int64)
+    lows[0], highs[0] = 0, len(rows)
+    left = 1  # parts that wait; the last one is next
+    while left > 0:
+        left -= 1
+        low, high = lows[left], highs[left]
         if high - low <= 2:
             continue
         one = _farthest(rows, order, low, high, order[low], keys)
@@ -151,12 +157,13 @@ def neighbours_together(rows: Singles, block: int) -> Indices:
         size = high - low
         middle = low + (size // 2 if size <= block else size // (2 * block) * block)
         _select(keys, order, low, high, middle)
-        parts.append((low, middle))
-        parts.append((middle, high))
+        lows[left], highs[left] = low, middle
+        lows[left + 1], highs[left + 1] = middle, high
+        left += 2
     return order
 
 
-@compiled(fastmath={"contract", "reassoc"})
+@part(fastmath={"contract", "reassoc"})
 def _squared_distance(a: Singles, b: Singles) -> np.float32:
     total = np.float32(0.0)
     for j in range(len(a)):
@@ -164,7 +171,7 @@ def _squared_distance(a: Singles, b: Singles) -> np.float32:
     return total
 
 
-@compiled()
+@part()
 def _farthest(rows: Singles, order: Indices, low: int, high: int, start: int, keys: Singles) -> int:
     """Return the row of a part that is farthest from the row `start`; `keys` become the squared distances to it."""
     farthest, largest = start, np.float32(-1.0)
@@ -175,7 +182,7 @@ def _farthest(rows: Singles, order: Indices, low: int, high: int, start: int, ke
     return farthest
 
 
-@compiled()
+@part()
 def _select(keys: Singles, order: Indices, low: int, high: int, middle: int) -> None:
     """Move the smallest keys of a part, with their rows, in front of `middle` (Hoare's selection)."""
     high -= 1
@@ -200,7 +207,7 @@ def _select(keys: Singles, order: Indices, low: int, high: int, middle: int) -> 
             break
 
 
-@compiled(fastmath={"reassoc"})
+@part(fastmath={"reassoc"})
 def _sum(values: Singles) -> np.float32:
     total = np.float32(0.0)
     for i in range(len(values)):
@@ -223,8 +230,8 @@ def _set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indic
                 near[landmark, i] = distances[landmark, order[low + i]]
         for s in range(len(out)):
             best = out[s, low : low + size]
-            best[:] = near[sets[s, 0], :size]
-            for c in range(1, sets.shape[1]):
+            best[:] = np.inf
+            for c in range(sets.shape[1]):
                 other = near[sets[s, c]]
                 for i in range(size):
                     best[i] = min(best[i], other[i])
@@ -262,55 +269,79 @@ def _columns(costs: Singles, chosen: Indices) -> Singles:
     return kept
 
 
-@compiled()
 def balanced_turns(gram: Floats, kicks: Floats) -> Floats:
     """Return signs h that make h G h small: greedy, then single and double turns that help, again after a few kicks.
 
     Depends on the Gram matrix G alone, so turning all coins, which leaves G as it is, turns every choice.
     """
-    groups = len(gram)
-    signs = np.ones(groups)
-    lean = np.zeros(groups)  # G h
-    for i in np.argsort(-np.diag(gram)):
-        signs[i] = -1.0 if lean[i] > 0.0 else 1.0
-        lean += signs[i] * gram[i]
-    least = _descend(gram, signs, lean)
-    best = signs.copy()
-    for kick in range(len(kicks)):
-        signs[:] = best
-        for place in kicks[kick]:
-            signs[int(place * groups)] *= -1.0
-        lean[:] = 0.0
-        for i in range(groups):
-            lean += signs[i] * gram[i]
-        value = _descend(gram, signs, lean)
-        if value < least:
-            least = value
-            best[:] = signs
+    best = np.empty(len(gram))
+    margin = 1e-9 * float(np.trace(gram))  # so that rounding cannot turn a sign forever
+    _turn(gram, np.argsort(-np.diag(gram), kind="stable"), kicks, margin, best)
     return best
 
 
 @compiled()
-def _descend(gram: Floats, signs: Floats, lean: Floats) -> float:
-    """Turn one sign or two, whichever lowers h G h most, until none does; return h G h."""
+def _turn(gram: Floats, order: Indices, kicks: Floats, margin: float, best: Floats) -> None:
+    """Write the signs of `balanced_turns` to `best`: greedy in the given order, then turns that lower h G h by more."""
     groups = len(gram)
-    margin = 1e-9 * np.trace(gram)  # so that rounding cannot turn a sign forever
+    signs, work = np.empty(groups), np.empty(groups)
+    lean = np.zeros(groups)  # G h
+    for place in range(groups):
+        i = order[place]
+        signs[i] = -1.0 if lean[i] > 0.0 else 1.0
+        _lean_more(lean, signs[i], gram[i])
+    least = _descend(gram, signs, lean, work, margin)
+    for i in range(groups):
+        best[i] = signs[i]
+    for kick in range(len(kicks)):
+        for i in range(groups):
+            signs[i], lean[i] = best[i], 0.0
+        for j in range(kicks.shape[1]):
+            signs[int(kicks[kick, j] * groups)] *= -1.0
+        for i in range(groups):
+            _lean_more(lean, signs[i], gram[i])
+        value = _descend(gram, signs, lean, work, margin)
+        if value < least:
+            least = value
+            for i in range(groups):
+                best[i] = signs[i]
+
+
+@part()
+def _lean_more(lean: Floats, factor: float, row: Floats) -> None:
+    """Add factor * row to `lean`."""
+    for j in range(len(lean)):
+        lean[j] += factor * row[j]
+
+
+@part()
+def _product(a: Floats, b: Floats) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@part()
+def _descend(gram: Floats, signs: Floats, lean: Floats, change: Floats, margin: float) -> float:
+    """Turn one sign or two, whichever lowers h G h most, until none does; return h G h. `change` is working space."""
+    groups = len(gram)
     while True:
         # Turning sign i changes h G h by 4 (G_ii - h_i lean_i); two of them meet in 8 h_i h_j G_ij.
-        change = np.empty(groups)
+        first, second, lowest = 0, -1, np.inf
         for i in range(groups):
             change[i] = 4.0 * (gram[i, i] - signs[i] * lean[i])
-        first = int(np.argmin(change))
-        second = -1
-        lowest = change[first]
+            if change[i] < lowest:
+                first, lowest = i, change[i]
         for i in range(groups):
             for j in range(i):
                 both = change[i] + change[j] + 8.0 * signs[i] * signs[j] * gram[i, j]
                 if both < lowest:
                     first, second, lowest = i, j, both
         if lowest >= -margin:
-            return float(np.dot(signs, lean))
-        for turned in (first, second):
+            return float(_product(signs, lean))
+        for one in range(2):
+            turned = first if one == 0 else second
             if turned >= 0:
-                lean -= 2.0 * signs[turned] * gram[turned]
+                _lean_more(lean, -2.0 * signs[turned], gram[turned])
                 signs[turned] = -signs[turned]

@@ -20,7 +20,7 @@ from kernelcoreset.coresets.points import Indices, Points
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import Seeding, seed_pivots
 from kernelcoreset.kernels.evaluator import evaluator_of
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 
 _PIVOTS_PER_CLUSTER = 4
 # Shares of cost, cell weight and weight in the probabilities of the ordered draw. p is at least a constant times the
@@ -244,15 +244,15 @@ def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int,
     """
     size = len(offsets)
     left = np.zeros(n_places)
-    last_of = np.full(n_places, -1)
+    last_of = np.zeros(n_places, dtype=np.int64)  # 1 + point, 0 for none; `picks` too
     for i in range(len(places)):
         left[places[i]] += probabilities[i]
         if probabilities[i] > 0.0:
-            last_of[places[i]] = i
-    step = left.sum() / size
+            last_of[places[i]] = i + 1
+    step = _sum(left) / size
     following = np.empty(n_places, dtype=np.int64)  # the next pick of each place
     start = 0.0
-    last = -1
+    last = 0
     j = 0
     for place in range(n_places):
         while j < size and (j + offsets[j]) * step < start:
@@ -261,21 +261,27 @@ def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int,
         end = start + left[place]
         left[place] = (j + offsets[j]) * step - start if j < size else np.inf
         start = end
-        if last_of[place] >= 0:
+        if last_of[place] > 0:
             last = last_of[place]
-    picks = np.full(size, -1, dtype=np.int64)
+    picks = np.zeros(size, dtype=np.int64)
     for i in range(len(places)):
         place = places[i]
         left[place] -= probabilities[i]
         while left[place] < 0.0:
             j = following[place]
-            picks[j] = i
+            picks[j] = i + 1
             following[place] = j + 1
             left[place] += (1.0 + offsets[j + 1] - offsets[j]) * step if j + 1 < size else np.inf
     # Rounding may hide a crossing between two places: then the next pick is used, or at the end the last point.
     for j in range(size - 1, -1, -1):
-        if picks[j] < 0:
-            picks[j] = last
-        else:
-            last = picks[j]
+        last = picks[j] if picks[j] > 0 else last
+        picks[j] = last - 1
     return picks
+
+
+@part()
+def _sum(values: Floats) -> float:
+    total = 0.0
+    for i in range(len(values)):
+        total += values[i]
+    return total

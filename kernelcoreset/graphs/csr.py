@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.seeding import pick
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 from kernelcoreset.kernels.loops.tiles import TILE
 
 Indices = NDArray[np.int64]
@@ -192,7 +192,7 @@ def seed_nodes(
     return pivots, best, nearest, np.zeros(n), tile_costs.sum()
 
 
-@compiled()
+@part()
 def _sum_tiles(weights: Floats, best: Floats, tile_costs: Floats) -> None:
     tile_costs[:] = 0.0
     for i in range(len(best)):

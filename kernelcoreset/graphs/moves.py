@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, Rows, ShortLabels
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 
 # A gain below this is rounding.
 _ROUNDING = 1e-12
@@ -31,7 +31,7 @@ def measure(rows: Rows, degrees: Floats, labels: ShortLabels, k: int) -> tuple[F
     return volumes, inner
 
 
-@compiled()
+@part()
 def _tally(rows: Rows, i: int, skipped: int, labels: ShortLabels, shared: Floats, seen: Indices) -> tuple[int, float]:
     """Add the weights of row i by cluster to `shared`, and list these clusters in `seen`.
 
@@ -52,7 +52,7 @@ def _tally(rows: Rows, i: int, skipped: int, labels: ShortLabels, shared: Floats
     return count, apart
 
 
-@compiled()
+@part()
 def _best_cluster(
     seen: Indices, shared: Floats, degree: float, loop: float, volumes: Floats, inner: Floats, own: int
 ) -> tuple[int, float]:
@@ -67,7 +67,7 @@ def _best_cluster(
     return best, most
 
 
-@compiled()
+@part()
 def _mark_neighbours(rows: Rows, i: int, waiting: NDArray[np.bool_]) -> None:
     """Mark the neighbours of node i as waiting."""
     for e in range(rows.starts[i], rows.starts[i + 1]):

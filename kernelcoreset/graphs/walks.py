@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, Nodes, Rows, ShortLabels, transpose
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 
 Singles = NDArray[np.float32]
 
@@ -25,7 +25,7 @@ class Walks(NamedTuple):
     masses: Singles
 
 
-@compiled()
+@part()
 def _step(rows: Rows, degrees: Floats, at: Nodes, here: Singles, reached: Nodes, there: Singles, stay: float) -> int:
     """Move all mass from the nodes `at` along their edges; return the number of nodes `reached`."""
     found = 0

@@ -17,7 +17,7 @@ from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.coresets.tree import reduction_seed
 from kernelcoreset.spark.columns import BadRows, selection
 from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings, collect_leaves, leaf_row, leaf_schema
-from kernelcoreset.spark.scan import LEAF_ROWS, RowGroups, read_points
+from kernelcoreset.spark.scan import LEAF_ROWS, RowGroups, group_by_rows, read_points, task_frame, tasks_of
 from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
 
 KEY = "__kc_key"
@@ -37,19 +37,6 @@ class KeyLeaf:
     bad: BadRows
 
 
-def group_by_rows(row_groups: Sequence[RowGroups]) -> list[list[RowGroups]]:
-    """Group the row groups of one key until each group has about as many rows as a leaf is built from."""
-    groups: list[list[RowGroups]] = []
-    rows = 0
-    for part in row_groups:
-        if not groups or rows + part.rows > LEAF_ROWS:
-            groups.append([])
-            rows = 0
-        groups[-1].append(part)
-        rows += part.rows
-    return groups
-
-
 def leaves_by_files(
     spark: SparkSession,
     row_groups: Mapping[str, Sequence[RowGroups]],
@@ -61,27 +48,19 @@ def leaves_by_files(
     schema = leaf_schema(id_type)
     arrow_schema = to_arrow_schema(schema)
     tasks = [
-        {
-            "leaf": number * _PARTS + part,
-            # As text: a seed can be larger than Spark's integers.
-            "seed": str(reduction_seed(seeds[key], 0, part)),
-            "row_groups": [vars(item) for item in group],
-        }
+        # The seed as text: it can be larger than Spark's integers.
+        (number * _PARTS + part, str(reduction_seed(seeds[key], 0, part)), group)
         for number, key in enumerate(sorted(row_groups))
-        for part, group in enumerate(group_by_rows(row_groups[key]))
+        for part, group in enumerate(group_by_rows(row_groups[key], LEAF_ROWS))
     ]
-    item_type = pa.struct([("file", pa.string()), *((name, pa.int64()) for name in ("first", "last", "rows"))])
-    task_schema = pa.schema([("leaf", pa.int64()), ("seed", pa.string()), ("row_groups", pa.list_(item_type))])
+    leaves, texts, groups = zip(*tasks, strict=True)
 
     def build(batches: Batches) -> Batches:
-        for batch in batches:
-            for task in batch.to_pylist():
-                items = [RowGroups(**item) for item in task["row_groups"]]
-                arrays = (arrays for item in items for arrays in read_points(item, settings.layout))
-                yield leaf_row(task["leaf"], arrays, settings, arrow_schema, int(task["seed"]))
+        for task, items in tasks_of(batches):
+            arrays = read_points(items, settings.layout)
+            yield leaf_row(task["leaf"], arrays, settings, arrow_schema, int(task["seed"]))
 
-    frame = spark.createDataFrame(pa.Table.from_pylist(tasks, schema=task_schema))
-    return map_batches(frame.repartition(min(len(tasks), MOST_TASKS)), build, schema)
+    return map_batches(task_frame(spark, groups, leaf=pa.array(leaves), seed=pa.array(texts)), build, schema)
 
 
 def leaves_by_spark(

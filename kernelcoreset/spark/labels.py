@@ -20,7 +20,7 @@ from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.labelling.nearest import LabelledPoints
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, quoted
-from kernelcoreset.spark.scan import RowGroups, read_columns, row_groups_of, task_frame
+from kernelcoreset.spark.scan import RowGroups, read_columns, task_frame, tasks_of
 from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of
 from kernelcoreset.spark.tasks import Batches, map_batches, partition_number
 from kernelcoreset.spectral.degrees import Degrees
@@ -78,7 +78,7 @@ def label_rows(
     frame: DataFrame,
     settings: LabelSettings,
     *,
-    row_groups: Sequence[RowGroups] | None = None,
+    groups: Sequence[Sequence[RowGroups]] | None = None,
     measurement: Measurement | None = None,
 ) -> DataFrame:
     """Return the columns of the frame and, for every row, its cluster, its distance and what else was asked for.
@@ -87,15 +87,15 @@ def label_rows(
     ----------
     frame : DataFrame
     settings : LabelSettings
-    row_groups : list of RowGroups, optional
-        All the Parquet files that the frame reads, if tasks may open them themselves.
+    groups : list of lists of RowGroups, optional
+        All the Parquet files that the frame reads, if tasks may open them themselves; one list per task.
     measurement : Measurement, optional
         Measures the model on the rows, while they are written.
     """
     refuse_taken(frame.columns, [field.name for field in settings.new_fields])
     if measurement is not None:
         settings = replace(settings, tally=True, probe=measurement.probe)
-    labelled = _label_by_spark(frame, settings) if row_groups is None else _label_files(frame, settings, row_groups)
+    labelled = _label_by_spark(frame, settings) if groups is None else _label_files(frame, settings, groups)
     if measurement is not None:
         labelled = measurement.observe(labelled)
         if settings.drop_bad_rows:
@@ -127,18 +127,19 @@ def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
     return labelled.withColumns({field.name: _as_vector(field) for field in vectors}) if vectors else labelled
 
 
-def _label_files(frame: DataFrame, settings: LabelSettings, row_groups: Sequence[RowGroups]) -> DataFrame:
+def _label_files(frame: DataFrame, settings: LabelSettings, groups: Sequence[Sequence[RowGroups]]) -> DataFrame:
     """The labelled rows, read by the tasks themselves: Spark's reader would take half the time of the pass."""
     names = frame.columns
     types = [field.type for field in to_arrow_schema(frame.schema)]
 
     def label(batches: Batches) -> Batches:
-        for number, part in row_groups_of(batches):
-            rows = (pa.RecordBatch.from_arrays(arrays, names=names) for arrays in read_columns(part, names, types))
-            yield from _label_batches(rows, settings, number)
+        for task, row_groups in tasks_of(batches):
+            columns = read_columns(row_groups, names, types)
+            rows = (pa.RecordBatch.from_arrays(arrays, names=names) for arrays in columns)
+            yield from _label_batches(rows, settings, task["leaf"])
 
     schema = StructType([*frame.schema.fields, *_added_fields(settings)])
-    return map_batches(task_frame(frame.sparkSession, row_groups), label, schema)
+    return map_batches(task_frame(frame.sparkSession, groups), label, schema)
 
 
 def _added_fields(settings: LabelSettings) -> list[StructField]:

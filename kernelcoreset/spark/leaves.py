@@ -1,4 +1,4 @@
-"""Leaf coresets, built on the executors: one for each partition, or for each part of a Parquet file, as one row."""
+"""Leaf coresets, built on the executors: one for each partition, or for each part of some Parquet files, as one row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
-from kernelcoreset.spark.scan import RowGroups, read_points, row_groups_of, task_frame
+from kernelcoreset.spark.scan import RowGroups, read_points, task_frame, tasks_of
 from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
 from kernelcoreset.spectral.degrees import Degrees
 
@@ -78,17 +78,20 @@ def leaves_by_spark(frame: DataFrame, settings: LeafSettings) -> DataFrame:
 
 
 def leaves_by_files(
-    spark: SparkSession, row_groups: Sequence[RowGroups], settings: LeafSettings, id_type: DataType | None = None
+    spark: SparkSession, groups: Sequence[Sequence[RowGroups]], settings: LeafSettings, id_type: DataType | None = None
 ) -> DataFrame:
-    """Return leaf rows, one for each item of `row_groups`: tasks open the Parquet files themselves."""
+    """Return leaf rows, one for each group of row groups: tasks open the Parquet files themselves.
+
+    Which rows a leaf has depends on the groups alone, not on how Spark divides them among tasks.
+    """
     schema = leaf_schema(id_type)
     arrow_schema = to_arrow_schema(schema)
 
     def build(batches: Batches) -> Batches:
-        for leaf, part in row_groups_of(batches):
-            yield leaf_row(leaf, read_points(part, settings.layout), settings, arrow_schema)
+        for task, row_groups in tasks_of(batches):
+            yield leaf_row(task["leaf"], read_points(row_groups, settings.layout), settings, arrow_schema)
 
-    return map_batches(task_frame(spark, row_groups), build, schema)
+    return map_batches(task_frame(spark, groups), build, schema)
 
 
 class LeafBuilder:

@@ -6,8 +6,10 @@ number of cores and any partitioning.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +27,10 @@ _BATCH_ROWS = 131_072
 _BATCH_BYTES = 32 * 1024**2
 LEAF_ROWS = 1_000_000
 """Small row groups of a file are read together until they have about this many rows."""
+SHARED_ROWS = 131_072
+"""Small files share a leaf, and a task, as long as they have at most this many rows together: those of a batch."""
 
+_GROUPS = pa.list_(pa.struct([("file", pa.string()), *((name, pa.int64()) for name in ("first", "last", "rows"))]))
 _NUMBERS = ("double", "float", "integer", "long", "short", "byte")
 
 
@@ -91,32 +96,81 @@ def local_files(frame: DataFrame) -> list[str] | None:
     return sorted(files) or None
 
 
-def task_frame(spark: SparkSession, row_groups: Sequence[RowGroups]) -> DataFrame:
-    """Return one row for each item of `row_groups`; tasks get the items back with `row_groups_of`."""
-    table = pa.Table.from_pylist([{"leaf": leaf, **vars(part)} for leaf, part in enumerate(row_groups)])
-    # One task for each: row groups differ in size, and an idle core takes the next.
-    return spark.createDataFrame(table).repartition(min(len(row_groups), MOST_TASKS))
+def group_by_rows(row_groups: Sequence[RowGroups], most_rows: int) -> list[list[RowGroups]]:
+    """Group consecutive items as long as they have at most `most_rows` rows together; a larger one is alone."""
+    groups: list[list[RowGroups]] = []
+    rows = 0
+    for part in row_groups:
+        if not groups or rows + part.rows > most_rows:
+            groups.append([])
+            rows = 0
+        groups[-1].append(part)
+        rows += part.rows
+    return groups
 
 
-def row_groups_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, RowGroups]]:
-    """Yield the row groups that a task is to read, with their numbers."""
+def shared(row_groups: Sequence[RowGroups]) -> list[list[RowGroups]]:
+    """Return groups of row groups, one for each leaf and task: small files share one."""
+    return group_by_rows(row_groups, SHARED_ROWS)
+
+
+def task_frame(spark: SparkSession, groups: Sequence[Sequence[RowGroups]], **more: pa.Array) -> DataFrame:
+    """Return one row for each group of row groups, with columns `more`; tasks get them back with `tasks_of`."""
+    items = pa.array([[vars(item) for item in group] for group in groups], _GROUPS)
+    table = pa.table({"leaf": np.arange(len(groups)), **more, "row_groups": items})
+    # One task for each: groups differ in size, and an idle core takes the next.
+    return spark.createDataFrame(table).repartition(min(len(groups), MOST_TASKS))
+
+
+def tasks_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[dict[str, Any], list[RowGroups]]]:
+    """Yield the rows that a task got, as dictionaries, and the row groups that it is to read."""
     for batch in batches:
         for task in batch.to_pylist():
-            yield task.pop("leaf"), RowGroups(**task)
+            yield task, [RowGroups(**item) for item in task.pop("row_groups")]
 
 
-def read_points(part: RowGroups, layout: Layout) -> Iterator[list[pa.Array]]:
+def read_points(row_groups: Sequence[RowGroups], layout: Layout) -> Iterator[list[pa.Array]]:
     """Yield batches of the columns of the layout, as they are in the file but for arrays of another kind than lists."""
-    for arrays in read_columns(part, layout.columns, [None] * len(layout.columns)):
+    for arrays in read_columns(row_groups, layout.columns, [None] * len(layout.columns)):
         if layout.is_array and not pa.types.is_list(arrays[0].type):
             arrays[0] = arrays[0].cast(pa.list_(arrays[0].type.value_type))
         yield arrays
 
 
 def read_columns(
-    part: RowGroups, names: Sequence[str], types: Sequence[pa.DataType | None]
+    row_groups: Sequence[RowGroups], names: Sequence[str], types: Sequence[pa.DataType | None]
 ) -> Iterator[list[pa.Array]]:
-    """Yield batches of the named columns, each cast to its type; None keeps the type of the file."""
+    """Yield batches of the named columns, each cast to its type; None keeps the type of the file.
+
+    The rows of small files come in one batch: what follows has a fixed cost per batch.
+    """
+    held: list[list[pa.Array]] = []
+    rows = size = 0
+    for arrays in itertools.chain.from_iterable(_read_file(part, names, types) for part in row_groups):
+        if held and [array.type for array in arrays] != [array.type for array in held[0]]:
+            yield _joined(held)
+            held = []
+            rows = size = 0
+        held.append(arrays)
+        rows += len(arrays[0])
+        size += sum(array.nbytes for array in arrays)
+        if rows >= _BATCH_ROWS // 2 or size >= _BATCH_BYTES // 2:
+            yield _joined(held)
+            held = []
+            rows = size = 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:
+    """Return the columns of all batches, without a copy if there is only one."""
+    if len(batches) == 1:
+        return list(batches[0])
+    return [pa.concat_arrays(arrays) for arrays in zip(*batches, strict=True)]
+
+
+def _read_file(part: RowGroups, names: Sequence[str], types: Sequence[pa.DataType | None]) -> Iterator[list[pa.Array]]:
+    """Yield the batches of one file."""
     try:
         with fs.LocalFileSystem().open_input_file(part.file) as source:
             reader = pq.ParquetFile(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
@@ -43,8 +44,7 @@ def lend_machine_code(spark: SparkSession) -> None:
     if session in _lent:
         return
     rehearse()
-    # Local workers read the driver's folder.
-    if not (spark.conf.get("spark.master", "") or "").startswith("local"):
+    if not re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or ""):  # local workers share the folder
         archive = machine_code().pack()
         if archive is not None:
             spark.addArtifacts(str(archive), pyfile=True)

@@ -15,6 +15,7 @@ SCRIPT = ROOT / "spark-submit.sh"
 VENV = ROOT / ".venv"
 DEFAULTS = ["--properties-file", f"{ROOT}/conf/spark-defaults.conf"]
 ZIP = f"{VENV}/shipped/CONTENT/kernelcoreset.zip"
+CODE = f"{VENV}/shipped/CONTENT/kernelcoreset_code_any.zip"
 PACKAGES = f"{VENV}/shipped/packages.tar.gz#packages"
 JOB = ["jobs/run.py", "--config", "conf/demo.toml"]
 
@@ -89,7 +90,8 @@ def test_yarn_in_cluster_mode_ships_the_settings_too(java):
         "--master", "yarn", "--deploy-mode", "cluster", "--ship-environment", *JOB, "--set", "coreset.k=8", java=java
     )
     assert words == [
-        *("--master", "yarn", "--deploy-mode", "cluster", *DEFAULTS, "--py-files", ZIP, "--archives", PACKAGES),
+        *("--master", "yarn", "--deploy-mode", "cluster", *DEFAULTS),
+        *("--py-files", f"{ZIP},{CODE}", "--archives", PACKAGES),
         *("--files", "conf/demo.toml", "--conf", "spark.executorEnv.PYTHONPATH=packages"),
         *("--conf", "spark.yarn.appMasterEnv.PYTHONPATH=packages"),
         *("jobs/run.py", "--config", "demo.toml", "--set", "coreset.k=8"),
@@ -105,7 +107,8 @@ def test_kubernetes_in_cluster_mode(java):
         java=java,
     )
     assert words == [
-        *("--master", master, "--deploy-mode", "cluster", *DEFAULTS, "--py-files", ZIP, "--archives", PACKAGES),
+        *("--master", master, "--deploy-mode", "cluster", *DEFAULTS),
+        *("--py-files", f"{ZIP},{CODE}", "--archives", PACKAGES),
         *("--files", "conf/demo.toml", "--conf", "spark.executor.instances=4"),
         *(
             "--conf",
@@ -126,7 +129,7 @@ def test_files_of_the_user_are_shipped_too(java):
         PYSPARK_PYTHON="/opt/python3.12",
     )
     value = {word: words[i + 1] for i, word in enumerate(words[:-1]) if word.startswith("--")}
-    assert value["--py-files"] == f"{ZIP},kernels.py"
+    assert value["--py-files"] == f"{ZIP},{CODE},kernels.py"
     assert value["--archives"] == f"{PACKAGES},a.zip#a"
     assert value["--files"] == "f.txt,conf/demo.toml"
     assert value["--name"] == "two words"

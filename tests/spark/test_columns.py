@@ -184,7 +184,7 @@ def test_longs_that_float64_rounds_are_bad_rows(spark, tmp_path, is_array):
     reasons = [row[0] for row in frame.select(why_bad(frame, layout)).collect()]
     assert [reason is None for reason in reasons] == EXACT
     assert reasons[2] == "v: a whole number beyond 2^53 that float64 rounds"
-    (arrays,) = read_points(RowGroups(str(tmp_path / "longs.parquet"), 0, 0, len(LONGS)), layout)
+    (arrays,) = read_points([RowGroups(str(tmp_path / "longs.parquet"), 0, 0, len(LONGS))], layout)
     assert BatchReader(layout).read(arrays)[2].tolist() == EXACT
 
 

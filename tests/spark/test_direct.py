@@ -72,12 +72,50 @@ def test_small_row_groups_are_read_together(files, monkeypatch):
     assert scan.Footers().row_groups(paths, ["x", "elsewhere"]) is None
 
 
+def test_small_files_share_a_leaf_and_a_large_one_is_alone(monkeypatch):
+    monkeypatch.setattr(scan, "SHARED_ROWS", 100)
+    rows = [40, 60, 1, 250, 30, 70, 20]
+    found = scan.shared([scan.RowGroups(f"{number}", 0, 0, count) for number, count in enumerate(rows)])
+    assert [[part.rows for part in group] for group in found] == [[40, 60], [1], [250], [30, 70], [20]]
+
+
+def test_the_rows_of_small_files_come_in_one_batch_unless_their_types_differ(tmp_path):
+    parts = []
+    for number, kind in enumerate([pa.int32(), pa.int32(), pa.float64()]):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"x": pa.array([number, 7], kind)}), path)
+        parts.append(scan.RowGroups(str(path), 0, 0, 2))
+    as_they_are = [array.to_pylist() for (array,) in scan.read_columns(parts, ["x"], [None])]
+    assert as_they_are == [[0, 7, 1, 7], [2.0, 7.0]]
+    ((cast,),) = scan.read_columns(parts, ["x"], [pa.float64()])
+    assert cast.to_pylist() == [0.0, 7.0, 1.0, 7.0, 2.0, 7.0]
+
+
+def test_many_small_files_make_few_tasks(spark, points, tmp_path):
+    """The coreset is that of one file with the same rows, and the output has few files."""
+    many, one = tmp_path / "many", tmp_path / "one"
+    for folder, size in ((many, 6), (one, 600)):
+        folder.mkdir()
+        for start in range(0, 600, size):
+            pq.write_table(table_of(points).slice(start, size), folder / f"part-{start:03}.parquet")
+    settings = settings_for(many, output={"path": str(tmp_path / "out")})
+    coreset, record = build(spark, settings)
+    assert (record["rows"], record["leaves"]) == (600, 1)
+    assert batch.plan(settings)["leaves"] == 1
+    assert same(coreset, build(spark, settings_for(one))[0])
+    model = cluster_coreset(coreset, settings, RunRecord("cluster", settings, "r.json"))
+    labelled, _ = assign(spark, model, settings)
+    assert labelled.count() == 600
+    assert len(list((tmp_path / "out").glob("*.parquet"))) == 1
+
+
 @pytest.mark.parametrize("sigma", [5.0, "median"])
 def test_the_same_result_at_any_layout(spark, files, monkeypatch, sigma):
     monkeypatch.setattr(scan, "LEAF_ROWS", 100)
+    monkeypatch.setattr(scan, "SHARED_ROWS", 100)
     settings = settings_for(files, kernel={"name": "Gaussian", "sigma": sigma})
     one, record = build(spark, settings)
-    assert (record["rows"], record["leaves"]) == (600, 7)
+    assert (record["rows"], record["leaves"]) == (600, 6)
     spark.conf.set("spark.sql.files.maxPartitionBytes", "4000")
     assert input_of(spark, settings).frame.rdd.getNumPartitions() > 3
     other, again = build(spark, settings)
@@ -87,6 +125,7 @@ def test_the_same_result_at_any_layout(spark, files, monkeypatch, sigma):
 
 def test_any_order_and_number_of_tasks_gives_the_same_leaves(spark, files, monkeypatch):
     monkeypatch.setattr(scan, "LEAF_ROWS", 100)
+    monkeypatch.setattr(scan, "SHARED_ROWS", 100)
     one, _ = build(spark, settings_for(files))
     monkeypatch.setattr(scan, "MOST_TASKS", 2)
     assert same(one, build(spark, settings_for(files))[0])
@@ -197,6 +236,7 @@ def assign(spark, model, settings):
 def test_labels_of_the_direct_way_are_those_of_spark(spark, points, files, tmp_path, monkeypatch, bad_rows):
     """All columns come along, in their order, and the same is measured."""
     monkeypatch.setattr(scan, "LEAF_ROWS", 100)
+    monkeypatch.setattr(scan, "SHARED_ROWS", 100)
     if bad_rows == "drop":
         holed = table_of(points).slice(0, 3).set_column(1, "x", pa.array([1.0, None, float("nan")]))
         holed = holed.append_column("v", pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32())))
@@ -206,7 +246,7 @@ def test_labels_of_the_direct_way_are_those_of_spark(spark, points, files, tmp_p
         settings = settings_for(files, scan=way, bad_rows=bad_rows, output={"path": str(tmp_path / way)})
         model = model or cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
         data = input_of(spark, settings)
-        assert (data.row_groups_to_copy(data.frame) is None) == (way == "spark")
+        assert (data.groups_to_copy(data.frame) is None) == (way == "spark")
         found[way] = assign(spark, model, settings)
     assert_df_equality(found["direct"][0], found["spark"][0], ignore_row_order=True)
     for name in ("rows", "bad_rows", "cluster_sizes"):
@@ -222,10 +262,10 @@ def test_columns_with_a_calendar_are_left_to_spark(spark, points, tmp_path):
     settings = settings_for(tmp_path / "rows.parquet", output={"path": str(tmp_path / "out"), "columns": ["id"]})
     data = input_of(spark, settings)
     assert data.row_groups is not None
-    assert data.row_groups_to_copy(data.frame) is None
+    assert data.groups_to_copy(data.frame) is None
     few = data.with_columns(["id"])
     assert few.columns == ["id", "x", "y"]
-    assert data.row_groups_to_copy(few) is not None
+    assert data.groups_to_copy(few) is not None
     model = cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
     assert assign(spark, model, settings)[0].columns == ["id", "prediction", "distance"]
 

@@ -24,8 +24,10 @@ print("kernelcoreset", *found)
 ONE_FUNCTION = """
 import numpy, kernelcoreset
 assert ".zip" in kernelcoreset.__file__, kernelcoreset.__file__
-from kernelcoreset.kernels.loops.tiles import weighted_sum
-print(weighted_sum(numpy.array([1.0, 2.0]), numpy.array([3.0, 5.0]), 2))
+from kernelcoreset.kernels.loops.center_tiles import to_distances
+out = numpy.array([169.0])
+to_distances(out)
+print(out[0])
 """
 
 

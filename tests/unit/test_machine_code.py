@@ -13,7 +13,7 @@ import pytest
 
 import kernelcoreset
 from kernelcoreset.kernels import machine_code
-from kernelcoreset.kernels.jit import address_of, calling
+from kernelcoreset.kernels.jit import address_of, calling, compiled, part
 from kernelcoreset.kernels.machine_code import ARCHIVE_PREFIX, Archive, MachineCode, Target
 
 ROOT = Path(kernelcoreset.__file__).parents[1]
@@ -24,11 +24,11 @@ ONE_CALL = """
 import sys
 from numba.core import event
 from kernelcoreset.kernels import machine_code
-from kernelcoreset.kernels.loops.tiles import weighted_sum
+from kernelcoreset.kernels.loops.center_tiles import to_distances
 import numpy
 machine_code.SAID_AFTER = 0.0
 with event.install_recorder("numba:compile") as compiled:
-    assert weighted_sum(numpy.array([1.0, 2.0]), numpy.array([3.0, 5.0]), 2) == 13.0
+    to_distances(numpy.array([169.0]))
 print(len([each for _, each in compiled.buffer if each.is_start]), machine_code.machine_code().pack())
 """
 
@@ -221,3 +221,18 @@ def test_compiled_functions_call_by_address():
     assert out.tolist() == [7.0, 7.0, 7.0]
     with pytest.raises(ValueError, match="below 0"):
         caller(address_of(fill, kinds), out, -1)
+
+
+def test_a_part_is_called_by_compiled_functions_only():
+    @part()
+    def double(value):
+        return 2.0 * value
+
+    @compiled()
+    def four_times(value):
+        return double(double(value))
+
+    for _ in range(2):  # before and after it is compiled
+        with pytest.raises(TypeError, match="`double` is part of compiled functions and cannot be called from Python"):
+            double(1.0)
+        assert four_times(1.0) == 4.0

@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, Ints
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 from kernelcoreset.kernels.loops.tiles import FAST
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def add_scaled(tile: Floats, m: int, factor: float, out: Floats) -> None:
     """out += factor * tile."""
     for i in range(m):
         out[i] += factor * tile[i]
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def add_combination(tiles: Floats, count: int, m: int, factors: Floats, out: Floats) -> None:
     """out += sum over t < count of factors[t] * tiles[t]. Four tiles per loop save loads and stores."""
     t = 0
@@ -38,7 +38,7 @@ def add_combination(tiles: Floats, count: int, m: int, factors: Floats, out: Flo
         t += 1
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def subtract_projection(tiles: Floats, basis: Floats, m: int, coordinate: Floats, out: Floats) -> None:
     """out -= |projection|^2, the sum of the squared coordinates basis @ tiles, for a lower triangular `basis`."""
     p = basis.shape[0]
@@ -87,7 +87,7 @@ def to_distances(values: Floats) -> None:
         values[i] = 0.0 if values[i] <= 0.0 else np.sqrt(values[i])
 
 
-@compiled(fastmath={"nnan", "nsz"})
+@part(fastmath={"nnan", "nsz"})
 def largest(tile: Floats, m: int) -> float:
     """The largest of numbers that are at least 0. They must not be NaN: only then can the loop be vectorised."""
     most = 0.0
@@ -111,7 +111,7 @@ class Bounds(NamedTuple):
     """Rounding of the squared distance that does not depend on K(x, x)."""
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def certify(
     diagonal_tile: Floats,
     residual: Floats,
@@ -141,7 +141,7 @@ def certify(
     return float(largest(residual, m))
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def certify_sums(
     diagonal_tile: Floats,
     residual: Floats,

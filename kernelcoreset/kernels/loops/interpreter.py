@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.kernels.jit import address_of, calling, compiled
+from kernelcoreset.kernels.jit import address_of, calling, part
 from kernelcoreset.kernels.loops.tiles import FARTHEST, FAST, expm1_of_minus
 from kernelcoreset.kernels.loops.user_tile import call_user_tile
 from kernelcoreset.kernels.program import (
@@ -35,7 +35,7 @@ from kernelcoreset.kernels.program import (
 _SQUARED_L2, _L1, _INNER, _NORMS, _NOTHING = range(5)
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _measure(kind: int, columns: Floats, low: int, high: int, y: Floats, out: Floats) -> None:
     """out[i] = sum_j (x_ij - y_j)^2, sum_j |x_ij - y_j|, sum_j x_ij y_j, sum_j x_ij^2 or 0.
 
@@ -82,7 +82,7 @@ def _measure(kind: int, columns: Floats, low: int, high: int, y: Floats, out: Fl
         j += 1
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _decay(code: int, rate: float, m: int, squared: bool, out: Floats) -> None:
     """From distances to a kernel that falls with them, in place.
 
@@ -104,7 +104,7 @@ def _decay(code: int, rate: float, m: int, squared: bool, out: Floats) -> None:
             out[i] = offset + factor * expm1_of_minus(out[i] * rate)
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _powers(offset: float, degree: int, m: int, out: Floats) -> None:
     """(t + offset)^degree, in place. Up to degree 4 without a branch inside the loop, so that it vectorises."""
     if degree == 1:
@@ -136,7 +136,7 @@ def _powers(offset: float, degree: int, m: int, out: Floats) -> None:
             out[i] = value
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _cosine(m: int, y: Floats, norms: Floats, on_itself: bool, out: Floats) -> None:
     """From <x, y> and |x|^2 to <x, y> / (|x| |y|), zero if either is the zero vector; in place."""
     square = 0.0
@@ -149,7 +149,7 @@ def _cosine(m: int, y: Floats, norms: Floats, on_itself: bool, out: Floats) -> N
         out[i] = (1.0 if out[i] > 0.0 else 0.0) if on_itself else cosine
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _combine(code: int, factor: float, m: int, below: Floats, above: Floats) -> None:
     """Add or multiply two entries of the stack, or scale the upper one, in place."""
     if code == SCALE:
@@ -163,7 +163,7 @@ def _combine(code: int, factor: float, m: int, below: Floats, above: Floats) -> 
             below[i] *= above[i]
 
 
-@compiled(fastmath=FAST)
+@part(kept=True, fastmath=FAST)
 def run(program: Program, columns: Floats, low: int, high: int, y: Floats, on_itself: bool, stack: Floats) -> None:
     """Write K(x, y), or the exact squared distance, of points low..high to stack[0]; K(x, x) with `on_itself`.
 

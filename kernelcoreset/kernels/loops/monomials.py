@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, Ints
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 from kernelcoreset.kernels.loops.passes import Nearest
 from kernelcoreset.kernels.loops.tiles import FAST
 
@@ -50,7 +50,7 @@ class Limits(NamedTuple):
     typical: float
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _fill(plan: Monomials, columns: Floats, low: int, m: int, tiles: Floats, own: Floats) -> None:
     """Write the monomials of points low..low + m to `tiles`, and K(x, x) to `own`."""
     d = columns.shape[0]
@@ -65,15 +65,15 @@ def _fill(plan: Monomials, columns: Floats, low: int, m: int, tiles: Floats, own
         for i in range(m):
             tile[i] = one[i] * two[i]
     base = tiles[-1]
-    base[:m] = own[:m]
     for i in range(m):
+        base[i] = own[i]
         own[i] *= plan.scale
     for _ in range(plan.degree - 1):
         for i in range(m):
             own[i] *= base[i]
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _score(
     plan: Monomials, tiles: Floats, c: int, m: int, score: Floats, nearest: Ints, first: Floats, second: Floats
 ) -> None:
@@ -99,7 +99,7 @@ def _score(
                 second[i] = middle if middle < second[i] else second[i]
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _certify(own: Floats, m: int, limits: Limits, first: Floats, second: Floats, sure: NDArray[np.bool_]) -> float:
     """Turn scores into squared distances and set sure[i] if they are proved; return the largest error among those."""
     worst = 0.0

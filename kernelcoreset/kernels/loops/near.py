@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.kernels.jit import address_of, calling, compiled
+from kernelcoreset.kernels.jit import address_of, calling, part
 from kernelcoreset.kernels.program import (
     ADD,
     COSINE,
@@ -42,7 +42,7 @@ _SERIES_END = 1.0  # of the argument of a Matern kernel
 _SERIES_TERMS = 21
 
 
-@compiled()
+@part()
 def _multiply(pair: Floats, other: Floats) -> None:
     """From the numbers of two kernels to those of their product, in place."""
     distance, value, half = pair[0], pair[1], pair[2]
@@ -52,21 +52,25 @@ def _multiply(pair: Floats, other: Floats) -> None:
     pair[2] = half * other_mean + mean * other[2]
 
 
-@compiled()
+@part()
 def _power(pair: Floats, degree: int) -> None:
     """From the numbers of a kernel to those of its power, in place, by repeated squaring."""
-    base = pair.copy()
-    pair[:] = 0.0
+    base, same = np.empty(3), np.empty(3)
+    for j in range(3):
+        base[j] = pair[j]
+        pair[j] = 0.0
     pair[1] = 1.0
     while degree > 0:
         if degree & 1:
             _multiply(pair, base)
         degree >>= 1
         if degree > 0:
-            _multiply(base, base.copy())
+            for j in range(3):
+                same[j] = base[j]
+            _multiply(base, same)
 
 
-@compiled()
+@part()
 def _inner(columns: Floats, i: int, y: Floats, sign: float, pair: Floats) -> None:
     """The numbers of the linear kernel at x and sign * y; sign is 1 or -1."""
     pair[:] = 0.0
@@ -78,7 +82,7 @@ def _inner(columns: Floats, i: int, y: Floats, sign: float, pair: Floats) -> Non
         pair[2] += 0.5 * difference * (x + other)
 
 
-@compiled()
+@part()
 def _cosine(columns: Floats, i: int, y: Floats, pair: Floats) -> None:
     """The numbers of the cosine: with e = x - y and m = x + y, the part of e that is orthogonal to m decides."""
     _inner(columns, i, y, 1.0, pair)
@@ -110,7 +114,7 @@ def _cosine(columns: Floats, i: int, y: Floats, pair: Floats) -> None:
     pair[1] = 1.0 - 0.5 * pair[0]
 
 
-@compiled()
+@part()
 def _matern(a: float, cubic: float) -> float:
     """2 - 2 (1 + a + cubic a^2) exp(-a); a series for small a."""
     if a > _SERIES_END:
@@ -122,7 +126,7 @@ def _matern(a: float, cubic: float) -> float:
     return 2.0 * total
 
 
-@compiled()
+@part()
 def _leaf(code: int, parameters: Floats, columns: Floats, i: int, y: Floats, pair: Floats) -> None:
     """The three numbers of a built-in kernel."""
     if code == COSINE:
@@ -152,7 +156,7 @@ def _leaf(code: int, parameters: Floats, columns: Floats, i: int, y: Floats, pai
     pair[1], pair[2] = 1.0 - 0.5 * pair[0], 0.0
 
 
-@compiled()
+@part()
 def pair_distance(program: Program, columns: Floats, i: int, y: Floats, work: Floats) -> float:
     """The squared feature distance of point i to y, at least 0; `work` has the shape (program.stack_rows, 3).
 
@@ -166,10 +170,12 @@ def pair_distance(program: Program, columns: Floats, i: int, y: Floats, work: Fl
             top += 1
             _leaf(code, program.parameters[argument:], columns, i, y[:d], work[top])
         elif code == SCALE:
-            work[top] *= program.parameters[argument]
+            for j in range(3):
+                work[top, j] *= program.parameters[argument]
         elif code == ADD:
             top -= 1
-            work[top] += work[top + 1]
+            for j in range(3):
+                work[top, j] += work[top + 1, j]
         elif code == MULTIPLY:
             top -= 1
             _multiply(work[top], work[top + 1])
@@ -183,7 +189,7 @@ def pair_distance(program: Program, columns: Floats, i: int, y: Floats, work: Fl
     return squared
 
 
-@compiled()
+@part(kept=True)
 def correct_near(
     program: Program, columns: Floats, low: int, y: Floats, diagonal_tile: Floats, y_diagonal: float, tile: Floats
 ) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, Ints
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 from kernelcoreset.kernels.loops.center_tiles import (
     Bounds,
     add_combination,
@@ -94,7 +94,7 @@ class Nearest(NamedTuple):
     second: Floats
 
 
-@compiled()
+@part()
 def values(program: Program, columns: Floats, low: int, high: int, y: Floats, stack: Floats) -> None:
     """Write K(x, y), or the exact squared distance, of points low..high to stack[0]. The last row is working space."""
     call_run(program.address, (program, columns, low, high, y, False, stack))
@@ -111,7 +111,7 @@ def diagonal(program: Program, columns: Floats, out: Floats) -> None:
         copy(stack[0], high - low, out[low:high])
 
 
-@compiled()
+@part()
 def distances(program: Program, cloud: Cloud, low: int, high: int, rows: Rows, r: int, z: float, stack: Floats) -> None:
     """Write distance^z of points low..high to rows[r] to stack[0]."""
     m = high - low
@@ -169,7 +169,8 @@ def update_nearest(
     A tile is compared with its pivots while it is in the cache.
     """
     stack = np.empty((program.stack_rows, TILE))
-    never = np.full(TILE, -1.0)  # smaller than any distance
+    never = np.empty(TILE)
+    never[:] = -1.0  # smaller than any distance
     n = cloud.columns.shape[1]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
@@ -201,7 +202,7 @@ def center_set_costs(
             out[s] += weighted_sum(best, weights[low:high], m)
 
 
-@compiled()
+@part()
 def center_sums(
     program: Program,
     cloud: Cloud,
@@ -261,7 +262,7 @@ def label_directly(program: Program, cloud: Cloud, centers: Combinations, spread
         two_nearest(sums, 1.0, offsets, high - low, out.labels[low:high], out.first[low:high], out.second[low:high])
 
 
-@compiled()
+@part()
 def landmark_products(
     program: Program,
     cloud: Cloud,

@@ -15,7 +15,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, Ints
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 from kernelcoreset.kernels.loops.tiles import FAST, FAST_SUM, expm1_of_minus
 from kernelcoreset.kernels.program import (
     ADD,
@@ -118,7 +118,7 @@ def row_sums(vectors: Reals, other: Floats, norms: Floats, inner: Floats) -> Non
         inner[i] = products
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _powers(values: Reals, base: Reals, degree: int) -> None:
     """values^degree in place, by repeated squaring of the whole tile."""
     b = values.shape[0]
@@ -135,7 +135,7 @@ def _powers(values: Reals, base: Reals, degree: int) -> None:
                 base[i] *= base[i]
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _fold(code: int, factor: float, stack: Reals, top: int) -> int:
     """Apply ADD or MULTIPLY to the two top entries of the stack, or SCALE to the top one; return the new top."""
     above = stack[top]
@@ -154,7 +154,7 @@ def _fold(code: int, factor: float, stack: Reals, top: int) -> int:
     return top - 1
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _of_inner(code: int, own: Reals, products: Reals, rows: Side, shift: float, inverse: float, out: Reals) -> None:
     """Polynomial and Linear of the vectors as given; Cosine before it is multiplied by the lengths."""
     first, second = own[0], own[1]
@@ -168,7 +168,7 @@ def _of_inner(code: int, own: Reals, products: Reals, rows: Side, shift: float, 
             out[i] = (products[i] + (shifts[i] + shift)) * first + second
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _of_distances(code: int, own: Reals, products: Reals, rows: Side, norm: float, squared: bool, out: Reals) -> None:
     """Kernels of |x - y|, and |x - y|^2 itself."""
     kind = products.dtype.type
@@ -193,7 +193,7 @@ def _of_distances(code: int, own: Reals, products: Reals, rows: Side, norm: floa
             out[i] = first + second * expm1_of_minus_like(out[i] * rate)
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def tile(program: Operations, products: Reals, j: int, points: Side, rows: Side, stack: Reals) -> None:
     """From the inner products of point j with all rows to K or exact squared distances, in stack[0]."""
     top = -1
@@ -227,7 +227,7 @@ GROUP = 16
 """Terms that are added up in the precision of the block before they are added in float64."""
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _add_gaussian(products: Reals, exponents: Reals, exponent: float, rate: float, factor: float, out: Reals) -> None:
     """out += factor * (exp(-|x - y|^2 / (2 sigma^2)) - 1), from -|x|^2 and -|y|^2 times half of `rate`.
 
@@ -239,13 +239,13 @@ def _add_gaussian(products: Reals, exponents: Reals, exponent: float, rate: floa
         out[i] += factor * expm1_of_scaled(x if x < zero else zero)
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _add_tile(tile_values: Reals, factor: float, out: Reals) -> None:
     for i in range(out.shape[0]):
         out[i] += factor * tile_values[i]
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def _flush(tile_values: Reals, out: Floats) -> None:
     """out += tile_values, which become 0."""
     for i in range(tile_values.shape[0]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelcoreset.checks import Floats, Ints
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import part
 
 TILE = 1024
 
@@ -26,7 +26,7 @@ _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and subtracting it rounds to a
 FARTHEST = 708.0  # exp(-708) is about the smallest normal number; smaller kernel values count as zero
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def expm1_of_minus(t: float) -> float:
     """exp(-t) - 1 for t >= 0, accurate to the last bits also near zero. Unlike the C library's, it vectorises."""
     x = -(FARTHEST if t > FARTHEST else t)  # NaN stays NaN
@@ -50,7 +50,7 @@ def expm1_of_minus(t: float) -> float:
     return two_to_k * p + (two_to_k - 1.0)
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def copy(tile: Floats, m: int, out: Floats) -> None:
     """out = tile. A loop, because numba compiles an assignment of arrays together with its error messages: seconds."""
     for i in range(m):
@@ -60,7 +60,7 @@ def copy(tile: Floats, m: int, out: Floats) -> None:
 # --- from kernel values to distances and running minima ---------------------------------------------------------------
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def subtract_values(tile: Floats, diagonal_tile: Floats, y_diagonal: float, share: float) -> int:
     """From K(x, y) to K(x, x) + K(y, y) - 2 K(x, y), in place; return how many are small beside the first two terms.
 
@@ -75,7 +75,7 @@ def subtract_values(tile: Floats, diagonal_tile: Floats, y_diagonal: float, shar
     return near
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def to_power(tile: Floats, m: int, z: float) -> None:
     """From squared distances to distance^z, in place."""
     if z == 1.0:
@@ -86,7 +86,7 @@ def to_power(tile: Floats, m: int, z: float) -> None:
             tile[i] = tile[i] ** (0.5 * z)
 
 
-@compiled(fastmath=FAST)
+@part(fastmath=FAST)
 def keep_nearest(tile: Floats, m: int, which: int, best: Floats, nearest: Ints, onward: Floats) -> None:
     """Update the minimum so far, its index, and the value that followed it; without a branch, so that it vectorises."""
     own, before = np.int32(which), np.int32(which - 1)
@@ -98,7 +98,7 @@ def keep_nearest(tile: Floats, m: int, which: int, best: Floats, nearest: Ints, 
         nearest[i] = own if closer else at
 
 
-@compiled(fastmath=FAST_SUM)
+@part(fastmath=FAST_SUM)
 def weighted_sum(tile: Floats, weights: Floats, m: int) -> float:
     """Return sum_i tile[i] * weights[i]."""
     total = 0.0

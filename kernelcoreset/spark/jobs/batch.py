@@ -103,16 +103,16 @@ def plan(settings: Settings) -> dict[str, Any]:
 
 def _plan(data: Input, settings: Settings) -> dict[str, Any]:
     rows = data.frame.count()
-    row_groups = data.row_groups
+    groups = data.leaf_groups
     partitions = data.frame.select(F.spark_partition_id().alias("p")).distinct()
-    leaves = len(row_groups) if row_groups else partitions.count()
+    leaves = len(groups) if groups else partitions.count()
     size, k = settings.coreset.coreset_size, settings.coreset.k
     leaf_size = leaf_size_of(size, settings.coreset.leaf_size)
     dimension = data.sized_layout.dimension or 1
     cores = os.cpu_count() or 1
     return {
         "rows": rows,
-        "scan": "direct" if row_groups else "spark",
+        "scan": "direct" if groups else "spark",
         "leaves": leaves,
         "driver_bytes": min(leaves * leaf_size, rows) * 8 * (dimension + 2),
         "kernel_evaluations": rows * 4 * k + size * size,
@@ -137,10 +137,10 @@ def write_labels(data: Input, model: PointModel, settings: Settings, record: Run
         write_output(bad, quarantine, "input.quarantine_path")
     measurement = measurement_of(model, settings)
     frame = data.with_columns(output.columns)
-    row_groups = data.row_groups_to_copy(frame)
+    groups = data.groups_to_copy(frame)
     with record.stage("write"):
         labelled = label_input(
-            frame, data.layout, model, settings, columns=output.columns, row_groups=row_groups, measurement=measurement
+            frame, data.layout, model, settings, columns=output.columns, groups=groups, measurement=measurement
         )
         write_output(labelled, output)
     record.add(**summary_of(measurement.summary(), model), output=output.path or output.table)

@@ -54,13 +54,13 @@ def build(
 
 
 def _leaves(data: Input, settings: LeafSettings) -> Leaves:
-    row_groups = data.row_groups
-    if row_groups is None:
+    groups = data.leaf_groups
+    if groups is None:
         return gather(leaves_by_spark(data.frame, settings), settings)
     id_col = data.settings.id_col
     id_type = data.frame.schema[id_col].dataType if id_col else None
-    leaves = leaves_by_files(data.spark, row_groups, settings, id_type)
-    return gather(leaves, settings, most_leaves=len(row_groups))
+    leaves = leaves_by_files(data.spark, groups, settings, id_type)
+    return gather(leaves, settings, most_leaves=len(groups))
 
 
 def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout, draw: str = "ordered") -> LeafSettings:

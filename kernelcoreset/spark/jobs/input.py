@@ -15,7 +15,7 @@ from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.spark.columns import Layout, layout_of, quoted, with_dimension
 from kernelcoreset.spark.jobs.demo import demo_frame
 from kernelcoreset.spark.jobs.trace import traced
-from kernelcoreset.spark.scan import Footers, RowGroups, can_copy, can_read, local_files
+from kernelcoreset.spark.scan import Footers, RowGroups, can_copy, can_read, local_files, shared
 
 _CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # the start of Spark's messages
 _STATE = re.compile(r"\s*SQLSTATE: \w{5};?")
@@ -70,6 +70,11 @@ class Input:
         """What tasks read that open the files themselves; None if Spark is to read the rows."""
         return self.row_groups_of(self.frame)
 
+    @cached_property
+    def leaf_groups(self) -> list[list[RowGroups]] | None:
+        """The same, one list for each leaf: small files share a leaf."""
+        return None if self.row_groups is None else shared(self.row_groups)
+
     def row_groups_of(self, frame: DataFrame) -> list[RowGroups] | None:
         """Return the same for another frame that reads all or some of the files."""
         readable = all(can_read(self.frame.schema[name].dataType) for name in self.layout.features)
@@ -81,11 +86,12 @@ class Input:
             )
         return found
 
-    def row_groups_to_copy(self, frame: DataFrame) -> list[RowGroups] | None:
-        """Return the same for a pass that copies all columns of a frame; None if pyarrow cannot copy one of them."""
+    def groups_to_copy(self, frame: DataFrame) -> list[list[RowGroups]] | None:
+        """Return groups for a pass that copies all columns of a frame; None if pyarrow cannot copy one of them."""
         if not all(can_copy(field.dataType) for field in frame.schema.fields):
             return None
-        return self._row_groups(frame, frame.columns)
+        found = self._row_groups(frame, frame.columns)
+        return None if found is None else shared(found)
 
     def with_columns(self, columns: Sequence[str] | None) -> DataFrame:
         """Return the rows with these columns and those of the points, so that no others are read; None for all."""

@@ -40,7 +40,7 @@ def label_input(
     settings: Settings,
     *,
     columns: Sequence[str] | None = None,
-    row_groups: Sequence[RowGroups] | None = None,
+    groups: Sequence[Sequence[RowGroups]] | None = None,
     measurement: Measurement | None = None,
 ) -> DataFrame:
     """Return the rows of a frame with their labels; `columns` are the columns to keep, all by default."""
@@ -54,7 +54,7 @@ def label_input(
         columns=None if columns is None else tuple(columns),
         drop_bad_rows=settings.input.bad_rows != "fail",
     )
-    return label_rows(frame, label_settings, row_groups=row_groups, measurement=measurement)
+    return label_rows(frame, label_settings, groups=groups, measurement=measurement)
 
 
 def measurement_of(model: PointModel, settings: Settings, *, with_certificate: bool = True) -> Measurement:

@@ -1,0 +1,161 @@
+"""How long the first call takes: with an empty cache, a full one, lent machine code, and without a home folder.
+
+Run from the project's root: python benchmarks/cold_start.py
+Every row is a new process. The executors are real ones, of a local cluster (`local-cluster`), with a folder for machine
+code that is empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from benchmarks import tables
+
+ROOT = Path(__file__).resolve().parent.parent
+N, K, SIZE = 100_000, 5, 1000
+
+LIBRARY = f"""
+import json, sys, time
+begin = time.perf_counter()
+import numpy as np
+import kernelcoreset as kc
+from kernelcoreset.clustering.solve import solve
+from kernelcoreset.labelling.centers import Centers
+marks, busy = [time.perf_counter()], time.process_time()
+points = np.random.default_rng(0).normal(size=({N}, 2))
+kernel = kc.Gaussian(sigma=1.0)
+coreset = kc.build_coreset(points, k={K}, kernel=kernel, size={SIZE}, seed=0)
+marks.append(time.perf_counter())
+solution = solve(coreset, {K}, kernel, seed=0)
+marks.append(time.perf_counter())
+Centers(coreset.points, solution.coefficients, kernel).label(points)
+marks.append(time.perf_counter())
+print(json.dumps([*np.diff([begin, *marks]).tolist(), time.process_time() - busy]))
+"""
+
+EXECUTOR = f"""
+import json, os, sys, time
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+import kernelcoreset as kc
+from kernelcoreset.models.rehearsal import rehearse
+from kernelcoreset.spark import KernelKMeans
+
+kind, kept = sys.argv[1:]
+rehearse()
+master = "local-cluster[1,1,1024]"
+builder = SparkSession.builder.remote(master) if kind == "connect" else SparkSession.builder.master(master)
+for name, value in {{"spark.ui.enabled": "false", "spark.executorEnv.NUMBA_CACHE_DIR": kept}}.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+points = np.random.default_rng(0).normal(size=({N}, 2))
+frame = spark.createDataFrame(pa.table({{"x": points[:, 0], "y": points[:, 1]}})).coalesce(1).cache()
+assert frame.count() == {N}  # the executor is up
+marks = [time.perf_counter()]
+clusterer = KernelKMeans(k={K}, kernel=kc.Gaussian(sigma=1.0), coresetSize={SIZE}, nInit=1, inputCols=["x", "y"])
+model = clusterer.fit(frame)
+marks.append(time.perf_counter())
+clusterer.fit(frame)
+marks.append(time.perf_counter())
+model.transform(frame).toArrow()
+marks.append(time.perf_counter())
+model.transform(frame).toArrow()
+marks.append(time.perf_counter())
+spark.stop()
+print(json.dumps(np.diff(marks).tolist()))
+"""
+
+
+def run(program: str, *arguments: object, **environment: object) -> list[float]:
+    """Run a program in a new process and return the seconds it prints."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("HOME", "NUMBA_CACHE_DIR")}
+    own = {"PYTHONPATH": ROOT, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, **environment}
+    for name in ("OMP", "OPENBLAS"):
+        own[f"{name}_NUM_THREADS"] = 1
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        env={**kept, **{name: str(value) for name, value in own.items()}},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
+    seconds: list[float] = json.loads(done.stdout.splitlines()[-1])
+    return seconds
+
+
+def library_row(name: str, **environment: object) -> list[object]:
+    """One row of the table of library calls."""
+    seconds = run(LIBRARY, **environment)
+    print(name, *(f"{each:.2f}" for each in seconds), flush=True)
+    *steps, busy = seconds
+    return [name, *(f"{each:.1f}" for each in (*steps, sum(steps[1:]), busy))]
+
+
+def executor_row(name: str, kind: str, kept: Path, home: Path) -> list[object]:
+    """One row of the table of executors."""
+    seconds = run(EXECUTOR, kind, kept, HOME=home, NUMBA_CACHE_DIR=home / "code")
+    compiled = len(list(kept.rglob("*.code")))
+    fit, fit_again, label, label_again = seconds
+    print(name, *(f"{each:.2f}" for each in seconds), compiled, flush=True)
+    first = (fit - fit_again, label - label_again)
+    return [name, *(f"{each:.1f}" for each in (fit, fit_again, label, label_again, sum(first))), compiled]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("docs/results/cold_start.md"))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "home").mkdir()
+        (folder / "tmp").mkdir()
+        home = {"HOME": folder / "home", "XDG_CACHE_HOME": folder / "home" / ".cache"}
+        none = {"XDG_CACHE_HOME": "/dev/null", "TMPDIR": folder / "tmp"}
+        library = [
+            library_row("empty cache", **home),
+            library_row("warm cache", **home),
+            library_row("HOME cannot be written, first process", HOME="/dev/null", **none),
+            library_row("HOME cannot be written, second process", HOME="/dev/null", **none),
+            library_row("no HOME, third process", **none),
+        ]
+        executors = [
+            executor_row("lent code, classic session", "classic", folder / "classic", folder / "home"),
+            executor_row("lent code, Spark Connect", "connect", folder / "connect", folder / "home"),
+        ]
+    header = ("", "import", "build", "solve", "label", "build + solve + label", "of it busy")
+    words = (
+        f"Seconds of the first calls in a new process: a coreset of {N:,} x 2 points (k = {K}, {SIZE} draws, "
+        "Gaussian), its clusters (`solve`, 10 starts), labels of all points. One thread. Required: at most 10 s with "
+        "an empty cache. `busy` are processor seconds: they are nearly all of it on a machine that does nothing else."
+    )
+    spark_header = (
+        "",
+        "first fit",
+        "second fit",
+        "first labels",
+        "second labels",
+        "first more than second",
+        "compiled",
+    )
+    spark_words = (
+        "Seconds of jobs on a new executor, whose folder for machine code is empty: `KernelKMeans.fit` and `transform` "
+        f"of {N:,} rows in one partition. The first task of a process starts Python, imports and loads the code; the "
+        "difference to the second is what that costs, for both jobs together. Required: under 3 s. `compiled` counts "
+        "the functions that the executor had to compile itself."
+    )
+    sections = [words, tables.table(header, library), spark_words, tables.table(spark_header, executors)]
+    tables.write_results(arguments.out, "The first call", sections)
+
+
+if __name__ == "__main__":
+    main()
