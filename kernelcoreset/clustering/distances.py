@@ -13,6 +13,8 @@ from kernelcoreset.kernels.products import products_of, products_pay
 
 # Of the largest squared distance: products leave smaller ones too few digits.
 _NEAR = 1e-8
+# A squared distance that is a difference of kernel values must be this many times the bound on their rounding.
+_CLEAR = 1e6
 
 
 def distances_from(kernel: Kernel, columns: Floats, chosen: NDArray[np.int64]) -> Floats:
@@ -24,11 +26,14 @@ def distances_from(kernel: Kernel, columns: Floats, chosen: NDArray[np.int64]) -
     if not products_pay(kernel, len(columns)):
         return evaluator.squared_distances(columns, columns[:, chosen].T)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = products_of(kernel, columns[:, chosen].T).squared_distances(columns.T)
-    block = found.astype(np.float64, copy=False)
+        products = products_of(kernel, columns[:, chosen].T)
+        rows = products.frame.prepare(columns.T)
+        block = products.squared_distances(rows).astype(np.float64, copy=False)
     if not np.isfinite(block).all():
         raise evaluator.overflow("K(x, y)", columns)
     near = block <= _NEAR * block.max()
+    if not products.exact:  # far from 0, values are large and all points are near
+        near |= block <= _CLEAR * products.distance_bound(rows).total
     near[np.arange(len(chosen)), chosen] = False
     again = np.flatnonzero(near.any(axis=1))
     if len(again):

@@ -6,6 +6,7 @@ the whole file holds. `value_faults.py` has the odd values in signed files and s
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -217,5 +218,7 @@ def try_cases(folder: Path, cases: int) -> tuple[list[Tally], list[str]]:
 
 
 def run(folder: Path, cases: int | None = None) -> list[Tally]:
-    """Return what came of damaged files, 10,000 by default for each of two tallies."""
-    return try_cases(folder, 10_000 if cases is None else cases)[0]
+    """Return what came of damaged files, 10,000 by default for each of two tallies; say which ended badly."""
+    tallies, bad = try_cases(folder, 10_000 if cases is None else cases)
+    print(*bad, sep="\n", end="\n" if bad else "", file=sys.stderr)
+    return tallies

@@ -56,6 +56,8 @@ STREAM_POINTS = (
     *((2, "coreset"), (2, "commit done 2"), (3, "labels"), (4, "labels done")),
 )
 RETRIES = 3
+STARTED = 0.2
+"""Seconds after which the Python worker of a task has started; a slow row takes longer."""
 MOMENTS = (1, 2, 3, 4, 5)
 """The stages, by the order in which they have tasks at work, in which something is killed."""
 WITH_JAVA = """
@@ -172,6 +174,11 @@ class Bench:
         """Return the process of an executor that has tasks."""
         busy = [own["id"] for own in self.ask("/executors") if own["activeTasks"] and own["id"] != "driver"]
         return self.cluster.executors(busy[0]) if busy else []  # type: ignore[no-any-return]
+
+    def workers_at_work(self) -> list[int]:
+        """Return the Python workers, once those of the tasks that have just begun are among them."""
+        time.sleep(STARTED)
+        return self.cluster.python_workers()  # type: ignore[no-any-return]
 
     def failed_tasks(self) -> int:
         """Return how many tasks have failed so far."""
@@ -336,9 +343,19 @@ def run_at_points(bench: Bench, most: int | None) -> None:
 
 
 def strike(bench: Bench, job: str, kind: str, moment: int) -> bool:
-    """Kill what is at work in a stage; return whether the job has so many stages."""
+    """Kill what is at work in a stage, again if that met nobody at work; return whether the job has so many stages."""
+    for _ in range(RETRIES):
+        counted = bench.tally.cases
+        if not _strike_once(bench, job, kind, moment):
+            return False
+        if bench.tally.cases > counted:
+            break
+    return True
+
+
+def _strike_once(bench: Bench, job: str, kind: str, moment: int) -> bool:
     victims: dict[str, Callable[[], list[int]]] = {
-        "Python workers": bench.cluster.python_workers,
+        "Python workers": bench.workers_at_work,
         "an executor": bench.executor_at_work,
     }
     bench.undisturbed(job)

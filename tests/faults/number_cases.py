@@ -10,6 +10,7 @@ the remedy, is clear; it counts as unclear where float64 can carry the numbers a
 from __future__ import annotations
 
 import itertools
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -173,8 +174,10 @@ def may_refuse(law: Law) -> bool:
 
 
 def run(folder: Path, cases: int | None = None) -> list[Tally]:
-    """Return what came of the law and of odd values."""
-    return try_cases(folder, cases)[0]
+    """Return what came of the law and of odd values; say which cases ended badly."""
+    tallies, bad = try_cases(folder, cases)
+    print(*bad, sep="\n", end="\n" if bad else "", file=sys.stderr)
+    return tallies
 
 
 def try_cases(folder: Path, cases: int | None = None) -> tuple[list[Tally], list[str]]:

@@ -2,7 +2,7 @@
 
     python -m tests.faults.reliability                  all cases; writes the page
     python -m tests.faults.reliability --quick          a few cases of each class; prints the table only
-    python -m tests.faults.reliability --only path      one class, all cases; prints the table only
+    python -m tests.faults.reliability --only path      one class, all cases; replaces its rows in the page
 
 A class of fault is a module `NAME_cases.py` of this folder with a function `run(folder, cases=None)`. It tries that
 many cases (by default all) in an empty folder and returns a Tally, or several. Exit code: 0 if every class was tried
@@ -15,6 +15,7 @@ import argparse
 import datetime
 import importlib
 import platform
+import re
 import signal
 import sys
 import tempfile
@@ -103,13 +104,27 @@ Written by `python -m tests.faults.reliability` on {datetime.date.today()}, Pyth
 """
 
 
+def with_new_rows(text: str, outcomes: Iterable[Outcome]) -> str:
+    """Return the text of the page with the rows of some classes replaced, and a line that says so."""
+    for outcome in outcomes:
+        for tally in outcome.tallies:
+            row = re.compile(rf"^\| {re.escape(tally.fault)} \|.*$", re.MULTILINE)
+            if not row.search(text):
+                raise ValueError(f"{PAGE} has no row {tally.fault!r}. Run the command without --only.")
+            text = row.sub(lambda _, tally=tally: tally.row(), text)  # type: ignore[misc]
+        said = f"Run again alone: {outcome.name}, on {datetime.date.today()}."
+        text = re.sub(rf"^Run again alone: {outcome.name}, .*\n\n", "", text, flags=re.MULTILINE)
+        text = text.replace(f"\n{HEADER}", f"\n{said}\n\n{HEADER}")
+    return text
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.faults.reliability", description="Try every class of fault and write docs/reliability.md."
     )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} cases of each class; print the table only")
-    parser.add_argument("--only", action="append", metavar="NAME", choices=names(), help="this class; print only")
+    parser.add_argument("--only", action="append", metavar="NAME", choices=names(), help="this class alone")
     given = parser.parse_args(argv)
     outcomes = []
     for name in given.only or names():
@@ -117,8 +132,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         outcomes.append(try_class(name, QUICK if given.quick else None))
         print(f"{name}: {outcomes[-1].seconds:.0f} s", file=sys.stderr, flush=True)
     print(table(outcomes))
-    if not given.quick and not given.only:
-        PAGE.write_text(page(outcomes))
+    if not given.quick:
+        PAGE.write_text(with_new_rows(PAGE.read_text(), outcomes) if given.only else page(outcomes))
     failed = [own.name for own in outcomes if not own.is_good(1 if given.quick else LEAST_CASES.get(own.name, 1))]
     if failed:
         print(f"Not good, or too few cases: {', '.join(failed)}.", file=sys.stderr)

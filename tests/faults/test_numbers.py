@@ -23,6 +23,8 @@ SOME_LAWS = [
         Law(kernel, 1e9, d=24)
         for kernel in ("Linear", "Gaussian", "wide Gaussian", "Cosine", "Polynomial 2", "Laplacian")
     ),
+    *(Law(kernel, 1e7, d=24) for kernel in ("Polynomial 2", "Polynomial 4", "Polynomial 7")),
+    Law("Polynomial 3", 1e12, d=24),
 ]
 
 

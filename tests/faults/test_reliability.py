@@ -71,16 +71,26 @@ def test_what_is_missing_or_breaks_off_is_named(cases, capsys):
     assert "returned no tally" in reliability.try_class("odd", None).problem
 
 
-def test_a_partial_run_writes_no_page(cases, monkeypatch, tmp_path, capsys):
+def test_a_partial_run_writes_no_new_page(cases, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(reliability, "PAGE", tmp_path / "reliability.md")
     monkeypatch.setattr(reliability, "LEAST_CASES", {"odd": 900})
     monkeypatch.setattr(reliability, "names", lambda: ["odd"])
     cases(good)
     assert reliability.main(["--quick"]) == 0
-    assert reliability.main(["--only", "odd"]) == 0
     assert not reliability.PAGE.exists()
     assert reliability.main([]) == 0
-    assert "| odd things | 1,000 | 500 | 500 | 0 | 0 | 0 |\n" in reliability.PAGE.read_text()
+    whole = reliability.PAGE.read_text()
+    assert "| odd things | 1,000 | 500 | 500 | 0 | 0 | 0 |\n" in whole
+    cases(lambda folder, number: good(folder, 950))
+    for _ in range(2):
+        assert reliability.main(["--only", "odd"]) == 0
+    changed = reliability.PAGE.read_text()
+    assert "| odd things | 950 | 475 | 475 | 0 | 0 | 0 |\n" in changed
+    assert changed.count("Run again alone: odd, on 2") == 1
+    assert len(changed.splitlines()) == len(whole.splitlines()) + 2
+    cases(lambda folder, number: Tally("even things", 900, 900))
+    with pytest.raises(ValueError, match="has no row 'even things'"):
+        reliability.main(["--only", "odd"])
     cases(lambda folder, number: good(folder, 899))
     assert reliability.main([]) == 1
     assert "Not good, or too few cases: odd" in capsys.readouterr().err
