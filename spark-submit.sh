@@ -86,6 +86,10 @@ else
   py_files=$package${code:+,$code}${py_files:+,$py_files}
   environment+=("PYSPARK_PYTHON=${PYSPARK_PYTHON:-python3}")
   [ "$mode" = client ] && environment+=("PYSPARK_DRIVER_PYTHON=$root/.venv/bin/python")
+  # Else Spark asks the Python of the cluster where it is, which need not have pyspark.
+  if [ "$mode" = cluster ] && [ -z "${SPARK_HOME:-}" ]; then
+    for home in "$root"/.venv/lib/python3.*/site-packages/pyspark; do environment+=("SPARK_HOME=$home"); done
+  fi
   if [ $ship = yes ]; then
     archives=$shipped/packages.tar.gz#packages${archives:+,$archives}
     options+=(--conf spark.executorEnv.PYTHONPATH=packages)

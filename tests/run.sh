@@ -4,6 +4,7 @@
 #   ./tests/run.sh                          everything
 #   ./tests/run.sh tests/unit -k kernel     arguments go to pytest
 #   ./tests/run.sh --services               only the tests with real servers (tests/services); installs what they need
+#   ./tests/run.sh --services --platforms   the same, and writes docs/platforms.md
 #   ./tests/run.sh --versions               a short suite with other versions of the dependencies; writes docs/versions.md
 #   ./tests/run.sh --versions lowest        one environment of that alone, and its row: lowest, pyspark-4.0, ..., newest
 set -euo pipefail

@@ -131,6 +131,19 @@ _KNOWN: tuple[tuple[re.Pattern[str], int, str], ...] = tuple(
             f"a Java package is missing: {{line}}. {_PACKAGES}",
         ),
         (
+            r"DELTA_METADATA_MISMATCH|DELTA_FAILED_TO_MERGE_FIELDS",
+            BAD_SETTINGS,
+            "the Delta table has other columns than the new rows. Let it take new columns "
+            "(--set output.options.mergeSchema=true), let a run with output.mode=overwrite change them all "
+            "(--set output.options.overwriteSchema=true), or select the old ones with output.columns.",
+        ),
+        (
+            r"DELTA_CONCURRENT|Concurrent(?:Append|Transaction|DeleteRead|DeleteDelete|Write)Exception|"
+            r"(?:MetadataChanged|ProtocolChanged)Exception",
+            CONFLICT,
+            "another job changed the same Delta table: {line}. Run it again.",
+        ),
+        (
             r"UnknownHostException|NoRouteToHost|ConnectException|Connection refused|SocketTimeoutException|"
             r"Could not resolve host|Temporary failure in name resolution|COULD_NOT_CONNECT",
             BAD_ENVIRONMENT,

@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -68,6 +69,7 @@ class RunRecord:
         self.job = job
         self.settings = settings
         self.path = path
+        self.id = settings.run.id or uuid.uuid4().hex
         self.status = "done"
         self.stages: list[dict[str, Any]] = []
         self.values: dict[str, Any] = {}
@@ -101,6 +103,7 @@ class RunRecord:
         return {
             "format": _FORMAT_VERSION,
             "job": self.job,
+            "id": self.id,
             "status": self.status if error is None else "failed",
             "error": None if error is None else secrets.hide(f"{type(error).__name__}: {text_of(error)}"),
             "started": self._started.isoformat(timespec="seconds"),

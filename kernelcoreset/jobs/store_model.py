@@ -6,6 +6,7 @@ state. So after a crash at any moment the state names a complete model, the old 
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields, replace
@@ -38,6 +39,18 @@ class JobState:
     model: str | None = None
     fit: Any = None
     """What the model was fitted with; None if the store has changed since then, so that a new fit is due."""
+    writer: str | None = None
+    """Random id of this store as a writer of labels, and ..."""
+    stamp: int = 0
+    """... a number that grows with every set of labels to write: a table format can tell what it has already."""
+
+    def stamped(self) -> Self:
+        """Return the state with the number of the next set of labels, which no earlier one of this writer has.
+
+        Also not after the store was restored from a backup: the number is the time, if that is later.
+        """
+        number = max(self.stamp + 1, time.time_ns() // 1000)
+        return replace(self, writer=self.writer or uuid.uuid4().hex, stamp=number)
 
     @classmethod
     def of(cls, store: CoresetStore | None) -> Self:

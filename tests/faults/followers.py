@@ -48,7 +48,7 @@ from tests.faults import killing
 from kernelcoreset.jobs import cli
 if job == "stream":
     from kernelcoreset.spark.jobs import stream as streaming
-    streaming.MicroBatchHandler = lambda settings, names: killing.KillingHandler(settings, int(batch), point, log)
+    streaming.MicroBatchHandler = lambda settings, *_: killing.KillingHandler(settings, int(batch), point, log)
 elif job == "run":
     killing.arm_files(point, log)
 else:
@@ -156,7 +156,7 @@ def what_is_there(folder):
     store = CoresetStore.open(folder / "store")
     state = store.state
     model = KernelKMeansModel.load(folder / "store" / state.pop("model"))
-    for name in ("fit_time", "checkpoint", "root"):
+    for name in ("fit_time", "checkpoint", "root", "writer", "stamp"):
         state.pop(name, None)
     leaves = {key: store.leaf(key).to_arrow().to_pydict() for key in sorted(store.keys())}
     infos = {key: store.info(key) for key in leaves}

@@ -97,6 +97,9 @@ def test_yarn_in_cluster_mode_ships_the_settings_too(java):
         *("jobs/run.py", "--config", "demo.toml", "--set", "coreset.k=8"),
     ]
     assert "PYSPARK_DRIVER_PYTHON" not in environment
+    assert Path(environment["SPARK_HOME"]).name == "pyspark"
+    chosen, _ = printed("--master", "yarn", "--deploy-mode", "cluster", *JOB, java=java, SPARK_HOME="/opt/spark")
+    assert "SPARK_HOME" not in chosen  # that of the environment
 
 
 def test_kubernetes_in_cluster_mode(java):

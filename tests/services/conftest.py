@@ -1,5 +1,10 @@
-"""The servers, each started once."""
+"""The servers, each started once, and the table of what was run on which platform."""
 
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyspark
 import pytest
 
 from tests.services.s3 import s3_server
@@ -10,3 +15,39 @@ def s3(tmp_path_factory):
     """An S3 server with one bucket."""
     with s3_server(tmp_path_factory.mktemp("s3") / "server") as server:
         yield server
+
+
+# --- docs/platforms.md -----------------------------------------------------------------------------------------------
+
+_PAGE = Path(__file__).parents[2] / "docs" / "platforms.md"
+_START, _END = "<!-- rows of the tests -->\n", "<!-- end of the rows -->\n"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--platforms", action="store_true", help="write what was run to docs/platforms.md")
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" or report.outcome == "failed":
+        _outcomes.setdefault(Path(report.fspath).name, Counter())[report.outcome] += 1
+
+
+_outcomes: dict[str, Counter[str]] = {}
+
+
+def pytest_sessionfinish(session):
+    """Replace the rows of the files that were run."""
+    if not session.config.getoption("--platforms"):
+        return
+    before, _, rest = _PAGE.read_text().partition(_START)
+    rows, _, after = rest.partition(_END)
+    kept = {line.rsplit("`", 2)[1]: line for line in rows.splitlines() if line.endswith("` |")}
+    for item in {item.path.name: item for item in session.items}.values():
+        # A file that is about no single platform says in its first line what it is about.
+        name, what = getattr(item.module, "PLATFORM", ("-", item.module.__doc__.partition("\n")[0]))
+        tally = ", ".join(f"{count} {outcome}" for outcome, count in sorted(_outcomes[item.path.name].items()))
+        day = datetime.now(UTC).date()
+        kept[item.path.name] = f"| {name} | {pyspark.__version__} | {what} | {tally} | {day} | `{item.path.name}` |"
+    lines = "".join(line + "\n" for _, line in sorted(kept.items()))
+    heads = "| platform | pyspark | what was run | tests | on | file |\n| --- | --- | --- | --- | --- | --- |\n"
+    _PAGE.write_text(f"{before}{_START}{heads}{lines}{_END}{after}")

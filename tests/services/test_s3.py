@@ -17,6 +17,7 @@ from kernelcoreset.jobs.settings.settings import Settings
 from tests.faults import commit_cases
 from tests.stores import DAYS, day, filled, same
 
+PLATFORM = "S3 (moto or versitygw)", "stores, coresets, models, records and settings; two writers at once"
 TABLES = {"input": {"demo_rows": 9}, "kernel": {"name": "Linear"}, "coreset": {"k": 2}}
 
 

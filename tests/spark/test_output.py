@@ -7,7 +7,7 @@ import pytest
 from kernelcoreset import SettingError
 from kernelcoreset.files.outputs import why_foreign
 from kernelcoreset.jobs.settings.rows import OutputSettings
-from kernelcoreset.spark.jobs.hadoop import names_below
+from kernelcoreset.spark.jobs.hadoop import exists, names_below, qualified_path
 from kernelcoreset.spark.jobs.output import check_output, write_output
 
 
@@ -175,3 +175,11 @@ def test_spark_sees_the_same_files(spark, rows):
     assert set(names_below(spark, str(place))) == {name for name in found if not name.endswith(".crc")}
     assert names_below(spark, str(place / "absent")) == []
     assert why_foreign(found) is None
+
+
+def test_spark_says_whether_something_is_at_a_path(rows, tmp_path):
+    spark, place = rows.sparkSession, str(tmp_path / "rows")
+    assert not exists(spark, place)
+    rows.write.parquet(place)
+    assert exists(spark, place)
+    assert qualified_path(spark, place) == f"file:{place}"

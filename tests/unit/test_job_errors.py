@@ -89,6 +89,16 @@ class LostJavaError(Exception):
             "Environment: Spark has no package for the format 'delta'",
         ),
         (
+            RuntimeError("[DELTA_METADATA_MISMATCH] A metadata mismatch was detected when writing."),
+            2,
+            "Bad settings: the Delta table has other columns than the new rows. Let it take new columns (--set output",
+        ),
+        (
+            RuntimeError("[DELTA_CONCURRENT_TRANSACTION] Two queries with the same id."),
+            5,
+            "Conflict: another job changed the same Delta table: [DELTA_CONCURRENT_TRANSACTION] Two queries",
+        ),
+        (
             RuntimeError("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL =="),
             3,
             "Bad data: Division by zero.",

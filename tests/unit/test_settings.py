@@ -424,3 +424,11 @@ def test_a_job_names_what_it_lacks():
 )
 def test_the_record_goes_beside_the_output(sections, beside, place):
     assert settings_with(**sections).record_path(beside) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("7", "7"), ("2026-01-31", "2026-01-31"), ("scheduled__x", "scheduled__x")]
+)
+def test_the_id_of_a_run_may_be_a_number_or_a_date(text, found, tmp_path):
+    (tmp_path / "job.toml").write_text('[input]\ndemo_rows = 9\n[kernel]\nname = "Linear"\n[coreset]\nk = 2\n')
+    assert Settings.load(tmp_path / "job.toml", [f"run.id={text}"]).run.id == found

@@ -321,3 +321,12 @@ def test_the_state_of_another_program_is_no_state_of_a_job(tmp_path):
     store.change(state={"run": "three"})
     with pytest.raises(kc.FormatError, match=r"state of the store at .* is damaged: `run` must be a whole number"):
         store_model.JobState.of(store)
+
+
+def test_every_set_of_labels_has_a_number_of_its_own(monkeypatch):
+    first = store_model.JobState().stamped()
+    monkeypatch.setattr(store_model.time, "time_ns", lambda: 0)  # a clock that was set back
+    second = first.stamped()
+    assert second.stamp == first.stamp + 1
+    assert second.writer == first.writer
+    assert store_model.JobState().stamped().writer != first.writer

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kernelcoreset.errors import SettingError
 from kernelcoreset.files.paths import SCHEMES, is_known
-from kernelcoreset.jobs.settings.fields import check_texts, flat_options, set_field
+from kernelcoreset.jobs.settings.fields import check_texts, flat_options, plain_text, set_field
 from kernelcoreset.kernels.trust import check_modules
 
 # Spark reads these before any Python code runs: in a settings file they would be ignored silently.
@@ -58,15 +58,24 @@ class RunSettings:
     ----------
     record : str, optional
         JSON file for settings, versions, times and costs of the run; by default `<output.path>.run.json`.
+    id : str, optional
+        The id of the run in the record and in the history of a Delta output, such as the run id of a scheduler; by
+        default a random one. A run that is repeated with the same id does not add its rows to a Delta output twice.
+    history_table : str, optional
+        Table to which every run of a job with Spark adds a row: id, job, status, times, rows, costs and the record.
     trusted_modules : list of str
         Modules that may be imported if the settings, a coreset, a model or a store name a user's function as kernel.
     """
 
     record: str | None = None
+    id: str | None = None
+    history_table: str | None = None
     trusted_modules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_texts("run", self, "record")
+        if self.id is not None and not isinstance(self.id, str):  # a number or a date, as schedulers have them
+            set_field(self, "id", plain_text("run.id", self.id))
+        check_texts("run", self, "record", "id", "history_table")
         set_field(self, "trusted_modules", check_modules("run.trusted_modules", self.trusted_modules))
         if self.record is not None and not is_known(self.record):
             raise SettingError(

@@ -15,6 +15,8 @@ from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels import Normalized
 from kernelcoreset.spark.jobs import coreset as coreset_step
+from kernelcoreset.spark.jobs.delta import Commit
+from kernelcoreset.spark.jobs.history import recorded_session
 from kernelcoreset.spark.jobs.input import Input
 from kernelcoreset.spark.jobs.labels import (
     check_output_columns,
@@ -32,7 +34,7 @@ from kernelcoreset.spectral.neighbors import DRAW, NeighborModel
 
 def build_coreset(settings: Settings, record: RunRecord) -> None:
     """Build the coreset of all rows and write it."""
-    with open_session(settings, record.stage("session")) as spark, record.stage("build"):
+    with recorded_session(settings, record) as spark, record.stage("build"):
         data = Input(spark, settings.input, settings.coreset.seed)
         check_tables(spark, settings, data.source)
         coreset_step.build(data, settings, record)
@@ -41,7 +43,7 @@ def build_coreset(settings: Settings, record: RunRecord) -> None:
 def assign(settings: Settings, record: RunRecord) -> None:
     """Label all rows with a saved model."""
     model = load_model(str(settings.cluster.model_path), trusted_modules=settings.run.trusted_modules)
-    with open_session(settings, record.stage("session")) as spark, record.stage("assign"):
+    with recorded_session(settings, record) as spark, record.stage("assign"):
         data = Input(spark, settings.input, settings.coreset.seed)
         check(data, settings)
         write_labels(data, model, settings, record)
@@ -49,7 +51,7 @@ def assign(settings: Settings, record: RunRecord) -> None:
 
 def run(settings: Settings, record: RunRecord) -> None:
     """Build the coreset of all rows, cluster it and label all rows."""
-    with open_session(settings, record.stage("session")) as spark:
+    with recorded_session(settings, record) as spark:
         data = Input(spark, settings.input, settings.coreset.seed)
         check(data, settings)
         with record.stage("build"):
@@ -67,7 +69,7 @@ def spectral(settings: Settings, record: RunRecord) -> None:
     wanted = settings.spectral.affinity
     affinity = chosen_affinity(wanted, has_kernel=settings.has("kernel")) if wanted == "auto" else wanted
     record.add(affinity=affinity)
-    with open_session(settings, record.stage("session")) as spark:
+    with recorded_session(settings, record) as spark:
         data = Input(spark, settings.input, settings.coreset.seed)
         check(data, settings)
         model = (
@@ -128,6 +130,12 @@ def check(data: Input, settings: Settings) -> None:
     check_output_columns(data.frame.columns, settings.output, settings.input)
 
 
+def commit_of(record: RunRecord) -> Commit:
+    """Return what the history of a Delta output says; only a run with a given id is known when it comes again."""
+    writer = None if record.settings.run.id is None else f"{record.job}-{record.id}"
+    return Commit(record.job, record.id, writer)
+
+
 def write_labels(data: Input, model: PointModel, settings: Settings, record: RunRecord) -> None:
     """Label all rows and write them; the same pass measures the model on all rows."""
     output = settings.output
@@ -142,5 +150,9 @@ def write_labels(data: Input, model: PointModel, settings: Settings, record: Run
         labelled = label_input(
             frame, data.layout, model, settings, columns=output.columns, groups=groups, measurement=measurement
         )
-        write_output(labelled, output)
-    record.add(**summary_of(measurement.summary(), model), output=output.path or output.table)
+        is_new = write_output(labelled, output, commit=commit_of(record))
+    record.add(output=output.path or output.table)
+    if is_new:
+        record.add(**summary_of(measurement.summary(), model))
+    else:
+        record.add(outcome=f"nothing to do: the output has the rows of run {record.id} already")

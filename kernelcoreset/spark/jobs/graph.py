@@ -13,6 +13,8 @@ from kernelcoreset.jobs.cluster import save_model
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.graph import BYTES_PER_EDGE, EdgeColumns, cluster_graph
+from kernelcoreset.spark.jobs.delta import Commit
+from kernelcoreset.spark.jobs.history import recorded_session
 from kernelcoreset.spark.jobs.input import read_input
 from kernelcoreset.spark.jobs.output import check_output, check_tables, write_output
 from kernelcoreset.spark.jobs.session import open_session
@@ -20,7 +22,7 @@ from kernelcoreset.spark.jobs.session import open_session
 
 def run(settings: Settings, record: RunRecord) -> None:
     """Collect the edges on the driver, cluster the nodes, and write node and cluster."""
-    with open_session(settings, record.stage("session")) as spark:
+    with recorded_session(settings, record) as spark:
         _run(spark, settings, record)
 
 
@@ -62,7 +64,7 @@ def _run(spark: SparkSession, settings: Settings, record: RunRecord) -> None:
     save_model(model, settings, record)
     labels = found.labels.withColumnRenamed("prediction", settings.output.prediction_col)
     with record.stage("write"):
-        write_output(labels, settings.output)
+        write_output(labels, settings.output, commit=Commit(record.job, record.id))
     record.add(output=settings.output.path or settings.output.table)
 
 

@@ -33,3 +33,37 @@ def names_below(spark: SparkSession, path: str) -> list[str] | None:
                 name += "/"
             found.append(name)
     return found
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    """Return whether there is anything at a path, as Spark sees it; on Spark Connect the server looks.
+
+    Examples
+    --------
+    >>> exists(spark, "s3a://bucket/labels")  # doctest: +SKIP
+    True
+    """
+    try:
+        spark.read.format("binaryFile").load(path).schema  # noqa: B018  Spark Connect looks nothing up before this
+    except Exception as error:  # of py4j's classes, which Spark Connect does not have
+        if "PATH_NOT_FOUND" in str(error):
+            return False
+        raise
+    return True
+
+
+def qualified_path(spark: SparkSession, path: str) -> str | None:
+    """Return a path with scheme and from the root, as Spark takes it; None if only a Spark Connect server knows.
+
+    Examples
+    --------
+    >>> qualified_path(spark, "labels")  # doctest: +SKIP
+    'file:/home/user/labels'
+    """
+    jvm: Any = getattr(spark, "_jvm", None)
+    if jvm is None:
+        return path if path.startswith("/") or "://" in path or path.startswith("dbfs:/") else None
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    context: Any = spark.sparkContext
+    system = place.getFileSystem(context._jsc.hadoopConfiguration())
+    return str(system.makeQualified(place).toString())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
@@ -127,22 +128,29 @@ def selected_rows(frame: DataFrame, settings: InputSettings, *also: str) -> Data
 
 def _open(spark: SparkSession, settings: InputSettings, seed: int) -> tuple[DataFrame, DataFrame]:
     """The source, and what the settings select of it; or an error of one line if Spark cannot find or read it."""
-    try:
+    with located(settings):
         source = open_source(spark, settings, seed)
         frame = selected_rows(source, settings)
         frame.schema  # noqa: B018  Spark Connect looks nothing up before this
+    return source, frame
+
+
+@contextmanager
+def located(settings: InputSettings) -> Iterator[None]:
+    """Turn errors of Spark about the input into errors of one line."""
+    try:
+        yield
     except Exception as error:  # some errors of Spark are of py4j's classes, which Spark Connect does not have
         known = in_one_line(error, settings)
         if known is None:
             raise
         raise known from None
-    return source, frame
 
 
 def open_source(spark: SparkSession, settings: InputSettings, seed: int = 0) -> DataFrame:
     """Return all columns and rows of the input."""
     if settings.table is not None:
-        return spark.table(settings.table)
+        return spark.read.options(**settings.options).table(settings.table)  # options such as versionAsOf
     if settings.query is not None:
         return spark.sql(settings.query)
     if settings.demo_rows is not None:

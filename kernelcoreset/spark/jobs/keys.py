@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from urllib.parse import quote, unquote
@@ -21,7 +21,8 @@ from kernelcoreset.files.paths import path_within
 from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.columns import quoted
-from kernelcoreset.spark.jobs.input import Input, selected_rows
+from kernelcoreset.spark.jobs.delta import DeltaSource
+from kernelcoreset.spark.jobs.input import Input, located, selected_rows
 from kernelcoreset.spark.jobs.output import NO_VALUE
 from kernelcoreset.spark.jobs.trace import traced
 from kernelcoreset.spark.keyed_leaves import KEY
@@ -56,18 +57,40 @@ class Part:
 
 
 class KeyedInput:
-    """The input of a job by key."""
+    """The input of a job by key.
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+    Parameters
+    ----------
+    spark : SparkSession
+    settings : Settings
+    tags : mapping, optional
+        The tags of the keys that the store has, as an earlier run got them from `parts`.
+    seen : mapping, optional
+        What `seen_now` returned then.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        tags: Mapping[str, Any] | None = None,
+        seen: Mapping[str, Any] | None = None,
+    ) -> None:
         self.spark = spark
         self.settings = settings
-        self.data = Input(spark, settings.input, settings.coreset.seed)
         self.key_col = settings.update.key_col
+        self._tags, self._seen = tags or {}, seen
         if self.key_col is None and (settings.input.path is None or settings.input.format == "delta"):
             raise SettingError(
                 "`update.key_col` is required if the input is not a folder of files: the column by which rows are "
                 'replaced together, such as "day".'
             )
+        with located(settings.input):
+            self.table = DeltaSource.find(spark, settings.input) if self.key_col else None
+        wanted_input = settings.input
+        if self.table is not None:  # the same rows in every step, whatever is written meanwhile
+            wanted_input = replace(settings.input, options=self.table.pinned_options)
+        self.data = Input(spark, wanted_input, settings.coreset.seed)
         wanted = {"update.key_col": self.key_col, "update.version_col": settings.update.version_col}
         check_columns({setting: [name] for setting, name in wanted.items() if name}, self.data.frame.columns)
 
@@ -222,6 +245,80 @@ class KeyedInput:
     # --- by column ---------------------------------------------------------------------------------------------------
 
     def _parts_by_column(self) -> dict[str, Part]:
+        if self.table is None or self.settings.update.version_col is not None:
+            return self._parts_by_hash()
+        seen = self._seen if self._fits(self._seen) else None
+        if seen is not None and seen["version"] == self.table.version:
+            return {key: Part(self._tags[key]) if key in self._tags else self._now for key in self._keys_of(seen)}
+        if not self.table.can_tell_changes(str(self.key_col)):
+            return self._parts_by_hash()
+        return self._parts_by_version(self.table, seen)
+
+    def _parts_by_version(self, table: DeltaSource, seen: Mapping[str, Any] | None) -> dict[str, Part]:
+        """The keys with the version of the table at which each was read; only new commits of its log are read."""
+        known = {key: tag["version"] for key, tag in self._tags.items() if self._fits(tag)}
+        since = seen["version"] if seen else min(known.values(), default=table.version)
+        changes = table.changes(since, str(self.key_col)) if since < table.version else {}
+        if changes is None:
+            known, changes, seen = {}, {}, None
+        self._refuse_no_key(changes)
+        if seen is None:
+            here = self._keys_in(self.data.frame)
+        else:
+            changed = [str(key) for key in changes]
+            here = sorted(self._keys_of(seen) - set(changed))
+            here += self._keys_in(self._rows_by_column(self.data.frame, changed)) if changed else []
+        return {
+            key: Part(self._tags[key]) if changes.get(key, -1) <= known.get(key, -2) else self._now
+            for key in sorted(here)
+        }
+
+    def _keys_in(self, frame: DataFrame) -> list[str]:
+        rows = frame.select(F.col(quoted(str(self.key_col))).cast("string").alias(KEY)).distinct().toArrow().to_pylist()
+        self._refuse_no_key([row[KEY] for row in rows])
+        return [row[KEY] for row in rows]
+
+    def _refuse_no_key(self, keys: Iterable[str | None]) -> None:
+        if None in keys:
+            raise DataError(f"Column {self.key_col} must have no nulls to be the key. Fill them, or set input.where.")
+
+    def _fits(self, one: Any) -> bool:
+        """Whether a tag, or what was seen, is of the same table and selection."""
+        return (
+            isinstance(one, Mapping)
+            and self.table is not None
+            and (one.get("table"), one.get("input")) == (self.table.id, self.selection)
+            and one["version"] <= self.table.version
+        )
+
+    @property
+    def _now(self) -> Part:
+        """A key that is read at the current version of the table."""
+        if self.table is None:
+            raise TypeError("Only a Delta table has versions.")
+        return Part({"input": self.selection, "table": self.table.id, "version": self.table.version})
+
+    def _keys_of(self, seen: Mapping[str, Any]) -> set[str]:
+        return ({*self._tags, *seen["others"]}) - set(seen["gone"])
+
+    def seen_now(self, stored: Iterable[str]) -> dict[str, Any] | None:
+        """Return what the next run needs to know to read only new commits of a Delta table; None for other inputs.
+
+        Parameters
+        ----------
+        stored : iterable of str
+            The keys of the store, all of them compared with the input.
+        """
+        if self.table is None or self.settings.update.version_col is not None:
+            return None
+        stored = set(stored)
+        return {
+            **self._now.tag,
+            "others": sorted(self.parts.keys() - stored),
+            "gone": sorted(stored - self.parts.keys()),
+        }
+
+    def _parts_by_hash(self) -> dict[str, Part]:
         """Count and sum of hashes per key, of the version column or else of all columns; the order of rows is free."""
         frame, update = self.data.frame, self.settings.update
         names = [update.version_col] if update.version_col else frame.columns
@@ -230,8 +327,7 @@ class KeyedInput:
         marked = frame.select(key, mark.alias("mark"))
         found = marked.groupBy(KEY).agg(F.count("*").alias("rows"), F.sum("mark").cast("string").alias("mark"))
         rows = sorted(found.toArrow().to_pylist(), key=lambda row: str(row[KEY]))
-        if any(row[KEY] is None for row in rows):
-            raise DataError(f"Column {self.key_col} must have no nulls to be the key. Fill them, or set input.where.")
+        self._refuse_no_key([row[KEY] for row in rows])
         return {
             row[KEY]: Part({"input": self.selection, "rows": row["rows"], "hash": row["mark"]}, (), row["rows"])
             for row in rows

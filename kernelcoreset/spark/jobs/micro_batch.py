@@ -20,6 +20,8 @@ from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark.columns import Layout, refuse_bad_rows, with_dimension
 from kernelcoreset.spark.jobs.compaction import compacted, key_of
 from kernelcoreset.spark.jobs.coreset import kernel_of_rows, leaf_settings_of
+from kernelcoreset.spark.jobs.delta import FORMAT as DELTA
+from kernelcoreset.spark.jobs.delta import Commit
 from kernelcoreset.spark.jobs.input import input_layout
 from kernelcoreset.spark.jobs.labels import label_input, quarantined_rows
 from kernelcoreset.spark.jobs.output import partition_folder, write_output
@@ -56,10 +58,13 @@ class MicroBatchHandler:
     settings : Settings
     source_columns : sequence of str
         Columns of the frame that say where a row is from. Only the quarantine has them.
+    run_id : str
+        Of the run, for the history of a Delta output.
     """
 
-    def __init__(self, settings: Settings, source_columns: Sequence[str] = ()) -> None:
+    def __init__(self, settings: Settings, source_columns: Sequence[str] = (), run_id: str = "") -> None:
         self.settings = settings
+        self.run_id = run_id
         self._source_columns = tuple(source_columns)
         self._store: CoresetStore | None = None
         self._model: tuple[str, KernelKMeansModel] | None = None
@@ -86,11 +91,11 @@ class MicroBatchHandler:
             state = self._add_leaf(self._store, state, frame, layout, batch)
         if self.settings.input.bad_rows == "quarantine":  # there may be bad rows before there is a model
             quarantine = OutputSettings(path=self.settings.input.quarantine_path)
-            self._write_batch(quarantined_rows(traced, layout), quarantine, batch)
+            self._write_batch(quarantined_rows(traced, layout), quarantine, batch, state)
         model = self._refit_if_due(self._store, state, model)
         if model is not None:
             labelled = label_input(frame, layout, model, self.settings, columns=self.settings.output.columns)
-            self._write_batch(labelled, self.settings.output, batch)
+            self._write_batch(labelled, self.settings.output, batch, state)
 
     def _layout(self, frame: DataFrame, model: KernelKMeansModel | None) -> Layout:
         layout = input_layout(frame, self.settings.input)
@@ -117,7 +122,7 @@ class MicroBatchHandler:
             batch=batch,
             rows=state.rows + good,
             bad_rows=state.bad_rows + found.bad.rows,
-        )
+        ).stamped()
         put, expired = dict[str, LeafUpdate](), list[str]()
         if found.coresets:
             leaf = LeafUpdate(_one_leaf(found, store, settings), rows=good)
@@ -159,10 +164,15 @@ class MicroBatchHandler:
 
     # --- labels ------------------------------------------------------------------------------------------------------
 
-    def _write_batch(self, frame: DataFrame, output: OutputSettings, batch: int) -> None:
+    def _write_batch(self, frame: DataFrame, output: OutputSettings, batch: int, state: StreamState) -> None:
         """Write the rows of a micro-batch; they replace what an earlier attempt may have written."""
         column = self.settings.stream.batch_col
-        if output.table is not None:
+        if output.format == DELTA:
+            frame = frame.withColumn(column, F.lit(batch))
+            table = replace(output, partition_by=(column,), columns=None)
+            commit = Commit(JOB, self.run_id, state.writer, state.stamp)
+            write_output(frame, table, commit=commit, replaced=[{column: str(batch)}])
+        elif output.table is not None:
             frame = frame.withColumn(column, F.lit(batch))
             write_output(frame, replace(output, mode="overwrite-partitions", partition_by=(column,), columns=None))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyarrow import fs
@@ -20,7 +21,9 @@ from kernelcoreset.jobs.places import FILE_FORMATS, check_locations, not_own
 from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.columns import quoted
-from kernelcoreset.spark.jobs.hadoop import names_below
+from kernelcoreset.spark.jobs.delta import FORMAT as DELTA
+from kernelcoreset.spark.jobs.delta import Commit, existing_rows, partition_condition, write_delta
+from kernelcoreset.spark.jobs.hadoop import exists, names_below
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of a partition column's nulls."""
@@ -41,11 +44,30 @@ def check_output(spark: SparkSession, settings: OutputSettings) -> None:
         refuse_foreign(spark, settings.path, "output.path")
     if settings.mode != "error":
         return
-    folder = None if settings.path is None else local_path(settings.path)
-    if folder is not None and folder.exists():
+    if settings.format == DELTA:
+        _refuse_delta_rows(spark, settings)
+        return
+    if settings.path is not None and _is_there(spark, settings.path):
         raise SettingError(f"`output.path` already exists: {settings.path}. Set output.mode to overwrite or append.")
     if settings.table is not None and spark.catalog.tableExists(settings.table):
         raise SettingError(f"`output.table` already exists: {settings.table}. Set output.mode to overwrite or append.")
+
+
+def _is_there(spark: SparkSession, path: str) -> bool:
+    folder = local_path(path)
+    if folder is not None and folder.exists():
+        return True
+    # Only Spark can look at other file systems, and at the disks of a Spark Connect server.
+    return (folder is None or is_remote()) and exists(spark, path)
+
+
+def _refuse_delta_rows(spark: SparkSession, settings: OutputSettings) -> None:
+    """A Delta table without rows counts as new: it was made for the job, or by one that was killed."""
+    rows = existing_rows(spark, settings)
+    if rows is not None and not rows.isEmpty():
+        key = "output.path" if settings.table is None else "output.table"
+        place = settings.table or settings.path
+        raise SettingError(f"`{key}` already exists: {place}. Set output.mode to overwrite or append.")
 
 
 def check_tables(spark: SparkSession, settings: Settings, source: DataFrame | None = None) -> None:
@@ -92,9 +114,15 @@ def _refuse_unknown(spark: SparkSession, settings: OutputSettings) -> None:
 
 
 def write_output(
-    frame: DataFrame, settings: OutputSettings, name: str = "output.path", *, is_part: bool = False
-) -> None:
-    """Write the frame in the mode of the settings.
+    frame: DataFrame,
+    settings: OutputSettings,
+    name: str = "output.path",
+    *,
+    is_part: bool = False,
+    commit: Commit | None = None,
+    replaced: Sequence[Mapping[str, str]] | None = None,
+) -> bool:
+    """Write the frame in the mode of the settings; return False if a Delta table has it from an earlier attempt.
 
     A local folder that is new or is overwritten is written beside its place and gets its name at the end, so that a job
     that is killed leaves the old one, or none. Everything else is left to Spark's writer, which is atomic for table
@@ -109,10 +137,19 @@ def write_output(
     is_part : bool
         Whether the path is one partition of an output. Then files that only look like Spark's are replaced too: a
         writer that is killed at its end leaves no marker.
+    commit : Commit, optional
+        What the history of a Delta table says about the run.
+    replaced : sequence of mapping, optional
+        For a Delta table: the partitions, by the values of their columns, that the rows replace in the same commit,
+        whatever the mode.
     """
+    if settings.format == DELTA:
+        condition = partition_condition(replaced, NO_VALUE) if replaced else None
+        own = replace(settings, mode="append") if settings.mode == "error" else settings  # `check_output` has looked
+        return write_delta(frame, own, commit or Commit("", ""), condition)
     if settings.table is not None:
         _write_table(frame, settings, settings.table)
-        return
+        return True
     path = str(settings.path)
     folder = local_path(path)
     was_there = folder is not None and folder.exists()
@@ -124,7 +161,7 @@ def write_output(
     if folder is not None and settings.format in FILE_FORMATS and (replaces or is_new):
         with new_folder(folder, replace=settings.mode == "overwrite") as fresh:
             _writer(frame, settings).mode("error").save(str(fresh.absolute()))
-        return
+        return True
     writer = _writer(frame, settings)
     if settings.mode == "overwrite-partitions":
         if folder is not None and settings.format in FILE_FORMATS:
@@ -139,6 +176,7 @@ def write_output(
         if folder is not None and not was_there and why_no_output(path) is None:
             shutil.rmtree(folder, ignore_errors=True)
         raise
+    return True
 
 
 def refuse_foreign(spark: SparkSession, path: str, name: str, *, needs_marker: bool = True) -> None:

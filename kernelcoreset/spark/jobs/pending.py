@@ -10,6 +10,8 @@ from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.spark.jobs.delta import FORMAT as DELTA
+from kernelcoreset.spark.jobs.delta import Commit, existing_rows
 from kernelcoreset.spark.jobs.keys import KeyedInput
 from kernelcoreset.spark.jobs.labels import (
     check_output_columns,
@@ -56,6 +58,8 @@ class PendingLabels:
     settings : Settings
     output : OutputSettings
         That of `keyed_output`.
+    commit : Commit
+        What the history of a Delta output says.
     """
 
     def __init__(
@@ -65,12 +69,14 @@ class PendingLabels:
         model: KernelKMeansModel,
         settings: Settings,
         output: OutputSettings,
+        commit: Commit,
     ) -> None:
         self._data = data
         self._store = store
         self._model = model
         self._settings = settings
         self._output = output
+        self._commit = commit
         self.unlabelled: list[str] = []
         """Keys that were to be labelled, but that the input no longer has."""
 
@@ -83,11 +89,18 @@ class PendingLabels:
         left = [key for key in here if key not in self._store]
         full = [key for key in here if key in left or self._store.info(key)["rows"]]
         removed = [*gone, *left, *sorted(set(here) - set(full))]
-        # Spark overwrites the folders of keys with rows. Those of keys without rows have to be removed.
-        remove_partitions(self._data.spark, self._output, [self._data.partition_of(key) for key in removed])
+        is_delta = self._output.format == DELTA
+        if not is_delta:
+            # Spark overwrites the folders of keys with rows. Those of keys without rows have to be removed.
+            remove_partitions(self._data.spark, self._output, [self._data.partition_of(key) for key in removed])
         if self._settings.input.bad_rows == "quarantine":
             self._write_quarantine(here, [*gone, *here])
-        values = self._write_labels(full) if full else {}
+        if full:
+            values = self._write_labels(full, removed)
+        else:
+            values = {}
+            if is_delta and removed:
+                self._delete(removed)
         return {**values, "unlabelled": self.unlabelled}
 
     def _write_quarantine(self, keys: list[str], replaced: list[str]) -> None:
@@ -99,7 +112,13 @@ class PendingLabels:
         bad = quarantined_rows(self._data.traced_rows_of(keys), self._data.data.layout, self._model).drop(KEY)
         write_output(bad, replace(quarantine, mode="append"), "input.quarantine_path")
 
-    def _write_labels(self, keys: list[str]) -> dict[str, Any]:
+    def _delete(self, keys: list[str]) -> None:
+        rows = existing_rows(self._data.spark, self._output)
+        if rows is not None:
+            partitions = [self._data.partition_of(key) for key in keys]
+            write_output(rows.where("false"), self._output, commit=self._commit, replaced=partitions)
+
+    def _write_labels(self, keys: list[str], removed: list[str]) -> dict[str, Any]:
         # The certificate compares rows with the coreset, which must be that of the same rows and weights.
         is_whole = keys == self._store.keys() and self._settings.update.half_life is None
         measurement = measurement_of(self._model, self._settings, with_certificate=is_whole)
@@ -111,12 +130,15 @@ class PendingLabels:
             columns=self._output.columns,
             measurement=measurement,
         )
-        write_output(labelled, self._output)
+        place = self._output.path or self._output.table
+        # A Delta table replaces all of them in one commit; other formats have removed the second kind before.
+        replaced = [self._data.partition_of(key) for key in sorted({*keys, *removed})]
+        if not write_output(labelled, self._output, commit=self._commit, replaced=replaced):
+            return {"output": place, "labelled_rows": 0}  # written by a run that was killed before it could say so
         found = measurement.summary()
         values = (
             summary_of(found, self._model)
             if is_whole
             else {"cluster_sizes": found.cluster_sizes, "labelled_cost": found.cost}
         )
-        place = self._output.path or self._output.table
         return {**values, "labelled_rows": found.rows - found.bad_rows, "output": place}

@@ -45,8 +45,10 @@ def session_of(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with opening or nullcontext(), nullcontext() if log.isEnabledFor(logging.DEBUG) else _log_briefly():
         is_active = SparkSession.getActiveSession() is not None or "DATABRICKS_RUNTIME_VERSION" in os.environ
-        # Errors tell their causes, such as a full disk, in the text of Java alone.
-        builder = SparkSession.builder.appName(app_name).config("spark.sql.pyspark.jvmStacktrace.enabled", "true")
+        builder = SparkSession.builder.appName(app_name)
+        if not is_active:  # the session of a managed platform may refuse it
+            # Errors tell their causes, such as a full disk, in the text of Java alone.
+            builder = builder.config("spark.sql.pyspark.jvmStacktrace.enabled", "true")
         for name, value in conf.items():
             builder = builder.config(name, value)
         try:

@@ -23,6 +23,7 @@ from kernelcoreset.jobs.record import RunRecord, log
 from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.jobs.settings.store import AVAILABLE_NOW
+from kernelcoreset.spark.jobs.history import recorded_session
 from kernelcoreset.spark.jobs.input import in_one_line, input_layout, selected_rows
 from kernelcoreset.spark.jobs.labels import check_output_columns
 from kernelcoreset.spark.jobs.micro_batch import JOB, MicroBatchHandler, StreamState
@@ -38,9 +39,12 @@ def run(settings: Settings, record: RunRecord) -> None:
         before = StreamState()
         try:
             before = _checked_state(settings)
-            with open_session(settings, record.stage("session")) as spark:
+            with recorded_session(settings, record) as spark:
                 stop.listen()
                 follow(spark, settings, record, stop)
+                if stop.received is not None:
+                    record.status = "stopped"
+                _add_results(settings, record, before)
         except BaseException as error:  # also when Spark is started or stopped
             if not stop.explains(error):
                 raise
@@ -82,7 +86,7 @@ def follow(spark: SparkSession, settings: Settings, record: RunRecord, stop: Sto
     trigger: dict[str, Any] = (
         {"availableNow": True} if wanted.trigger == AVAILABLE_NOW else {"processingTime": wanted.trigger}
     )
-    writer = frame.writeStream.foreachBatch(MicroBatchHandler(settings, names)).trigger(**trigger)
+    writer = frame.writeStream.foreachBatch(MicroBatchHandler(settings, names, record.id)).trigger(**trigger)
     with record.stage("stream"):
         query = writer.option("checkpointLocation", str(wanted.checkpoint)).queryName(settings.spark.app_name).start()
         try:

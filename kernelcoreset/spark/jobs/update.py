@@ -21,6 +21,8 @@ from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark.columns import refuse_bad_rows
 from kernelcoreset.spark.jobs.coreset import kernel_of_input, kernel_of_rows, leaf_settings_of
+from kernelcoreset.spark.jobs.delta import Commit
+from kernelcoreset.spark.jobs.history import recorded_session
 from kernelcoreset.spark.jobs.keys import KeyedInput, check_input
 from kernelcoreset.spark.jobs.pending import PendingLabels, keyed_output
 from kernelcoreset.spark.jobs.session import open_session
@@ -45,6 +47,8 @@ class UpdateState(store_model.JobState):
     """Keys whose labels are to be removed."""
     root: str | None = None
     """The folder of the input, if keys are folders or files."""
+    source: dict[str, Any] | None = None
+    """The version of the Delta table up to which all changes are known, as `KeyedInput.seen_now` returns it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Changes:
 def run(settings: Settings, record: RunRecord) -> None:
     """Bring store, model and labels up to date with the input; do nothing if they are."""
     check_input(settings)
-    with open_session(settings, record.stage("session")) as spark:
+    with recorded_session(settings, record) as spark:
         Update(spark, settings, record).run()
 
 
@@ -82,9 +86,10 @@ class Update:
         with record.stage("look"):
             self._store = store_model.find_store(settings, JOB)
             self._state = UpdateState.of(self._store)
-            self.input = KeyedInput(spark, settings)
             keys = [] if self._store is None else self._store.keys()
             self._known = {key: self.store.info(key) for key in keys}
+            tags = {key: info["tag"] for key, info in self._known.items()}
+            self.input = KeyedInput(spark, settings, tags, self._state.source)
             self._refuse_other_folder()
             self.wanted_keys = self._find_wanted_keys()
             self.output = keyed_output(self.input, settings, is_first_run=self._state.run == 0)
@@ -166,6 +171,9 @@ class Update:
         keys = sorted([*changes.new, *changes.changed])
         expired = sorted([*changes.vanished, *changes.left_window])
         if not keys and not expired:
+            source = self._source_after(set(self._known))
+            if source != self._state.source:  # a new version without changes, such as OPTIMIZE makes
+                self._commit(replace(self._state, source=source))
             return False
         with self.record.stage("leaves"):
             found = self._leaf_settings()
@@ -180,7 +188,7 @@ class Update:
                 emptied += [key for key in wave if not leaves[key].rows and self._known.get(key, {}).get("rows")]
                 if wave is waves[-1]:
                     self._refuse_empty_store(leaves, expired)
-                self._commit_leaves(leaves, expired, changes)
+                self._commit_leaves(leaves, expired, changes, is_last=wave is waves[-1])
                 expired = []
         self.record.add(rows=rows, bad_rows=bad, emptied=emptied)
         if emptied:
@@ -240,7 +248,9 @@ class Update:
                 refuse_bad_rows(leaf.bad, leaf.rows)
         return found
 
-    def _commit_leaves(self, leaves: dict[str, KeyLeaf], expired: list[str], changes: Changes) -> None:
+    def _commit_leaves(
+        self, leaves: dict[str, KeyLeaf], expired: list[str], changes: Changes, *, is_last: bool
+    ) -> None:
         state = self._state
         put = {
             key: LeafUpdate(leaf.coreset, rows=leaf.rows - leaf.bad.rows, tag=self.input.parts[key].tag)
@@ -251,7 +261,17 @@ class Update:
         # A key that leaves the window before its labels were written still gets them.
         pending = {*state.pending, *relabel} - set(changes.vanished)
         state = replace(state, fit=None, pending=sorted(pending), gone=sorted(gone), root=self.input.root)
-        self._commit(state, put=put, expire=expired)
+        if is_last:  # before that, keys that changed are still to be read
+            state = replace(state, source=self._source_after({*self._known, *put} - set(expired)))
+        self._commit(state.stamped(), put=put, expire=expired)
+
+    def _source_after(self, stored: set[str]) -> dict[str, Any] | None:
+        """How far the changes of the input are known, if the store then has these keys; a limited run knows no more."""
+        source = self._state.source
+        if self.settings.update.scope.is_limited:
+            others = self.input.parts.keys() - stored
+            return source and {**source, "others": sorted({*source["others"], *others})}
+        return self.input.seen_now(stored)
 
     def _commit(self, state: UpdateState, **change: Any) -> None:
         store_model.keep_state(self.store, self.settings, JOB, state, **change)
@@ -268,7 +288,7 @@ class Update:
         with self.record.stage("fit"):
             tracked, state = store_model.fit_store(self.store, self.settings, state, before, wanted, self._weight_of())
             pending = self.store.keys() if self.settings.update.label == "all" else state.pending
-            self._commit(replace(state, pending=pending))
+            self._commit(replace(state, pending=pending).stamped())
             store_model.remove_old_models(self.store, state)
         self.record.add(
             kernel=repr(self.store.kernel),
@@ -305,7 +325,8 @@ class Update:
         if not state.pending and not state.gone:
             return False
         if self.output is not None:
-            labels = PendingLabels(self.input, self.store, model, self.settings, self.output)
+            commit = Commit(JOB, self.record.id, state.writer, state.stamp)
+            labels = PendingLabels(self.input, self.store, model, self.settings, self.output, commit)
             with self.record.stage("label"):
                 values = labels.write(state.pending, state.gone)
             self.record.add(**values)

@@ -1,0 +1,70 @@
+"""Jars from the Maven registry, downloaded once by mvn and kept. What cannot be had is an error."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0",)
+DELTA_GROUPS = ("io.delta", "io.unitycatalog")
+"""What Spark does not bring itself."""
+YARN = (
+    "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
+    "org.apache.hadoop:hadoop-client-runtime:3.5.0",
+    "org.junit.jupiter:junit-jupiter-api:5.12.2",
+    "org.junit.platform:junit-platform-commons:1.12.2",
+    "org.opentest4j:opentest4j:1.3.0",
+    "org.apiguardian:apiguardian-api:1.1.2",
+    "ch.qos.reload4j:reload4j:1.2.25",
+    "org.bouncycastle:bcprov-jdk18on:1.82",
+    "org.bouncycastle:bcpkix-jdk18on:1.82",
+    "org.bouncycastle:bcutil-jdk18on:1.82",
+)
+KAFKA_BROKER = ("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1")
+KAFKA_SPARK = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+KAFKA_SPARK_ARTIFACTS = ("org.apache.kafka", "org.apache.commons", "org.apache.spark")
+ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",)
+_ATTEMPTS = 4
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+_POM = (
+    "<project><modelVersion>4.0.0</modelVersion><groupId>tests</groupId><artifactId>jars</artifactId>"
+    "<version>1</version><dependencies>{}</dependencies></project>"
+)
+
+
+def jars(coordinates: Sequence[str], groups: Sequence[str] = ()) -> list[str]:
+    """Return the jars of these artifacts and of all they need; of some groups only, if given."""
+    digest = hashlib.sha256(" ".join([*coordinates, "/", *groups]).encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelcoreset" / "jars"
+    folder = cache / digest
+    if not folder.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as place:
+            _download(Path(place), coordinates, groups)
+            if not folder.exists():
+                shutil.copytree(Path(place) / "jars", folder.with_suffix(f".{os.getpid()}"))
+                folder.with_suffix(f".{os.getpid()}").rename(folder)
+    return sorted(map(str, folder.glob("*.jar")))
+
+
+def _download(place: Path, coordinates: Sequence[str], groups: Sequence[str]) -> None:
+    (place / "pom.xml").write_text(_POM.format("".join(_DEPENDENCY.format(*each.split(":")) for each in coordinates)))
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    command += [f"-DoutputDirectory={place / 'jars'}", *([f"-DincludeGroupIds={','.join(groups)}"] if groups else [])]
+    for attempt in range(_ATTEMPTS):
+        found = subprocess.run(command, cwd=place, capture_output=True, text=True)
+        if found.returncode == 0:
+            return
+        time.sleep(5 * attempt)
+    raise RuntimeError(f"mvn cannot download {', '.join(coordinates)}:\n{found.stdout[-3000:]}{found.stderr[-1000:]}")
