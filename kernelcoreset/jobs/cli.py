@@ -11,7 +11,8 @@ from functools import partial
 
 from kernelcoreset.jobs.runner import Job, run_job
 
-_ROWS = ("input", "kernel", "coreset", "spark", "run")
+_RUN = ("run", "mlflow")
+_ROWS = ("input", "kernel", "coreset", "spark", *_RUN)
 _FEATURES = "input.features"
 _OUTPUT = "output.path|output.table"
 _BATCH = "kernelcoreset.spark.jobs.batch"
@@ -37,7 +38,7 @@ JOBS = {
             "Find the clusters on a coreset that build-coreset wrote, and save the model. Reads no rows.",
             work="kernelcoreset.jobs.cluster:run",
             plan="kernelcoreset.jobs.cluster:plan",
-            sections=("coreset", "cluster", "run"),
+            sections=("coreset", "cluster", *_RUN),
             needs=("coreset.path", "cluster.model_path"),
             record_beside="cluster.model_path",
             writes=("cluster.model_path",),
@@ -47,7 +48,7 @@ JOBS = {
             "Label every row with the model that cluster saved, and write the rows with their cluster and distance.",
             work=f"{_BATCH}:assign",
             plan=f"{_BATCH}:plan",
-            sections=("input", "coreset", "cluster", "output", "certificate", "spark", "run"),
+            sections=("input", "coreset", "cluster", "output", "certificate", "spark", *_RUN),
             needs=(_FEATURES, "cluster.model_path", _OUTPUT),
         ),
         Job(
@@ -70,7 +71,7 @@ JOBS = {
             "rows with it.",
             work=f"{_BATCH}:spectral",
             plan=f"{_BATCH}:plan",
-            sections=("input", "kernel?", "coreset", "spark", "run", "cluster", "spectral", "output", "certificate"),
+            sections=("input", "kernel?", "coreset", "spark", *_RUN, "cluster", "spectral", "output", "certificate"),
             needs=(
                 _FEATURES,
                 _OUTPUT,
@@ -83,7 +84,7 @@ JOBS = {
             "output one row per node with its cluster. With cluster.model_path the model is saved.",
             work="kernelcoreset.spark.jobs.graph:run",
             plan="kernelcoreset.spark.jobs.graph:plan",
-            sections=("input", "coreset", "cluster", "graph", "output", "spark", "run"),
+            sections=("input", "coreset", "cluster", "graph", "output", "spark", *_RUN),
             needs=(_OUTPUT,),
             writes=("cluster.model_path",),
         ),

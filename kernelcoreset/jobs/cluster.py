@@ -62,7 +62,8 @@ def cluster_neighbors(coreset: Coreset, settings: Settings, record: RunRecord) -
 
 
 def save_model(model: KeptAsFolder, settings: Settings, record: RunRecord) -> None:
-    """Save a model at `cluster.model_path`, if that is set."""
+    """Save a model at `cluster.model_path`, if that is set, and let the record know it."""
+    record.model = model
     path = settings.cluster.model_path
     if path is not None:
         model.save(path, overwrite=True)

@@ -34,7 +34,7 @@ _PACKAGE_ERRORS: dict[str, int] = {
     FormatError.__name__: BAD_DATA,
     ConflictError.__name__: CONFLICT,
 }
-_EXTRAS = {"matplotlib": "plots", "sklearn": "scikit-learn", "obstore": "cloud"}
+_EXTRAS = {"matplotlib": "plots", "sklearn": "scikit-learn", "obstore": "cloud", "mlflow": "mlflow"}
 _PACKAGES = "Add it with --packages, or install it on the cluster."
 _LONGEST = 400
 
@@ -43,6 +43,7 @@ _LONGEST = 400
 _KNOWN: tuple[tuple[re.Pattern[str], int, str], ...] = tuple(
     (re.compile(phrase), code, message)
     for phrase, code, message in (
+        (r"MLflow cannot be used", BAD_ENVIRONMENT, "{line}."),
         (
             r"(?:ModuleNotFound|Import)Error: No module named '(\w+)",
             BAD_ENVIRONMENT,

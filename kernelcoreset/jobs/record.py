@@ -52,6 +52,8 @@ class RunRecord:
         Name and seconds of each stage that has ended.
     values : dict
         What the stages have added, by name.
+    model : model or None
+        The model that the run has fitted, if it is not kept in a store; not part of the record.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class RunRecord:
         self.status = "done"
         self.stages: list[dict[str, Any]] = []
         self.values: dict[str, Any] = {}
+        self.model: Any = None
         self._open: list[str] = []
         self._started = datetime.now(UTC)
         self._clock = time.perf_counter()

@@ -9,16 +9,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
 
 import kernelcoreset
+from kernelcoreset.jobs.experiment import ExperimentRun
 from kernelcoreset.jobs.explain import BAD_ENVIRONMENT, DONE, FAILED, explain
 from kernelcoreset.jobs.places import check_places
-from kernelcoreset.jobs.record import RunRecord, log
+from kernelcoreset.jobs.record import RunRecord, failed_path, log
 from kernelcoreset.jobs.secrets import Secrets
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.jobs.summary import summary_of
@@ -160,21 +161,33 @@ def _dry_run(job: Job, settings: Settings) -> int:
 
 
 def _run(job: Job, settings: Settings, record: RunRecord) -> int:
+    experiment = ExperimentRun(record)
     try:
         with _stopped_by_sigterm():
+            experiment.start()
             resolve_name(job.work)(settings, record)
     except (Exception, KeyboardInterrupt) as error:
         _write_failure(record, error)
+        _try(experiment.fail, "The failure could not be logged.", level=logging.WARNING)
         return report(error)
     print(Secrets.of(settings).hide(summary_of(record)))
+    # Whatever fails here, the output is there.
+    unwritten = f"Done, but the run record could not be written to {record.path}."
+    is_written = _try(record.write, unwritten, " Set run.record.")
+    is_logged = _try(experiment.finish, "Done, but the run could not be logged.")
+    return DONE if is_written and is_logged else BAD_ENVIRONMENT
+
+
+def _try(action: Callable[[], Any], message: str, remedy: str = "", level: int = logging.ERROR) -> bool:
+    """Return whether an action that is not the work of a job succeeded; if not, log why."""
     try:
-        record.write()
-    except Exception as error:  # whatever it is, the output is there
-        _, message = explain(error)
+        action()
+    except Exception as error:
+        _, reason = explain(error)
         log.debug("Traceback of the error below:", exc_info=error)
-        log.error("Done, but the run record could not be written to %s. %s Set run.record.", record.path, message)
-        return BAD_ENVIRONMENT
-    return DONE
+        log.log(level, "%s %s%s", message, reason, remedy)
+        return False
+    return True
 
 
 def report(error: BaseException) -> int:
@@ -190,11 +203,9 @@ def report(error: BaseException) -> int:
 
 def _write_failure(record: RunRecord, error: BaseException) -> None:
     """Write the record of a failed run. If that fails too, warn: the first error is the one to report."""
-    try:
-        log.info("The record of this failed run is %s", record.write(error))
-    except Exception as second:
-        _, message = explain(second)
-        log.warning("The run record could not be written to %s. %s Set run.record.", record.path, message)
+    unwritten = f"The run record could not be written to {record.path}."
+    if _try(lambda: record.write(error), unwritten, " Set run.record.", logging.WARNING):
+        log.info("The record of this failed run is %s", failed_path(record.path))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import pyspark
 import pytest
 
 from tests.services.s3 import s3_server
+from tests.services.tracking import tracking_server
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +16,13 @@ def s3(tmp_path_factory):
     """An S3 server with one bucket."""
     with s3_server(tmp_path_factory.mktemp("s3") / "server") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def tracking(tmp_path_factory):
+    """The address of a tracking server of MLflow."""
+    with tracking_server(tmp_path_factory.mktemp("mlflow") / "server") as address:
+        yield address
 
 
 # --- docs/platforms.md -----------------------------------------------------------------------------------------------

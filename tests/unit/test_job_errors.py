@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -200,6 +201,14 @@ def test_a_record_that_cannot_be_written_is_said(config, batch, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert "The run record could not be written to in-the-way/r.json" in lines[-2]
     assert lines[-1].endswith("Bad data: first trouble")
+
+
+def test_mlflow_must_be_installed_if_it_is_asked_for(config, batch, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    assert cli.run_main(["--config", config]) == 0
+    assert cli.run_main(["--config", config, "--set", "mlflow.experiment=nights"]) == 4
+    assert "Install it with pip install 'kernelcoreset[mlflow]'." in capsys.readouterr().err.splitlines()[-1]
+    assert batch.calls == ["run"]
 
 
 def test_a_failed_wheel_task_ends_its_process(config, batch, monkeypatch):

@@ -312,6 +312,9 @@ FROM_PATH = {"demo_rows": None, "path": "points", "features": ["a", "b"]}
         ({"input": {**FROM_PATH, "select": "x"}}, "`input.select` must be a list"),
         ({"input": {**FROM_PATH, "scan": "direct", "select": ["a"]}}, "no `input.where` or `input.select`"),
         ({"run": {"record": "dbfs:/x.json"}}, "`run.record` must be a local path or start with one of file, s3"),
+        ({"mlflow": {"experiment": ""}}, "`mlflow.experiment` must be a text that is not empty"),
+        ({"mlflow": {"tracking_uri": "http://h"}}, "`mlflow.tracking_uri` needs `mlflow.experiment`: without it"),
+        ({"mlflow": {"registered_model": "m"}}, "`mlflow.registered_model` needs `mlflow.experiment`: without it"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_full_key(sections, message):

@@ -24,6 +24,7 @@ LAYERS = [
     {"spectral"},
     {"exploring"},
     {"estimators"},
+    {"mlflow"},
     {"jobs"},
     {"spark"},
     {"spark/ml"},

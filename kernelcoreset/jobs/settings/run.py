@@ -1,4 +1,4 @@
-"""The sections of a settings file for the run itself: [spark], its session, and [run], its record."""
+"""The sections of a settings file for the run itself: [spark], its session, [run], its record, and [mlflow]."""
 
 from __future__ import annotations
 
@@ -82,3 +82,28 @@ class RunSettings:
                 f"`run.record` must be a local path or start with one of {', '.join(SCHEMES)} (dbfs where it is "
                 f"mounted); got {self.record!r}. Choose another path."
             )
+
+
+@dataclass(frozen=True)
+class MlflowSettings:
+    """[mlflow]: where the run is logged in MLflow; nothing is logged without an experiment.
+
+    Parameters
+    ----------
+    experiment : str, optional
+        Name of the experiment that gets a run with the settings, the figures, the record and the model.
+    tracking_uri : str, optional
+        The tracking server; by default that of the environment (`MLFLOW_TRACKING_URI`, or that of Databricks).
+    registered_model : str, optional
+        Name under which the model is registered as a new version; with Unity Catalog `catalog.schema.name`.
+    """
+
+    experiment: str | None = None
+    tracking_uri: str | None = None
+    registered_model: str | None = None
+
+    def __post_init__(self) -> None:
+        check_texts("mlflow", self, "experiment", "tracking_uri", "registered_model")
+        for name in ("tracking_uri", "registered_model"):
+            if self.experiment is None and getattr(self, name) is not None:
+                raise SettingError(f"`mlflow.{name}` needs `mlflow.experiment`: without it nothing is logged.")

@@ -24,7 +24,7 @@ from kernelcoreset.jobs.settings.clustering import (
 from kernelcoreset.jobs.settings.kernel import KernelSettings
 from kernelcoreset.jobs.settings.loader import make_sections, read_tables
 from kernelcoreset.jobs.settings.rows import InputSettings, OutputSettings
-from kernelcoreset.jobs.settings.run import RunSettings, SparkSettings
+from kernelcoreset.jobs.settings.run import MlflowSettings, RunSettings, SparkSettings
 from kernelcoreset.jobs.settings.store import StoreSettings, StreamSettings, UpdateSettings
 
 _Section = TypeVar("_Section")
@@ -91,6 +91,7 @@ class Settings:
     stream = SectionOf(StreamSettings)
     spark = SectionOf(SparkSettings)
     run = SectionOf(RunSettings)
+    mlflow = SectionOf(MlflowSettings)
 
     def __post_init__(self) -> None:
         if self.has("coreset", "cluster") and self.cluster.k > self.coreset.k:
