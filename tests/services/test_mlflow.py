@@ -157,6 +157,33 @@ def artifact(run, name):
     return Path(mlflow.artifacts.download_artifacts(run_id=run.info.run_id, artifact_path=name)).read_text()
 
 
+def test_jobs_log_settings_figures_and_the_model(job, client):
+    for main, name, overrides in (
+        (cli.run_main, "run", ()),
+        (cli.spectral_main, "spectral", ("output.path=other",)),
+        (cli.update_main, "update", ("output.path=third",)),
+    ):
+        assert job(main, *overrides, f"mlflow.experiment=jobs {name}", f"mlflow.registered_model=by job {name}") == 0
+        (run,) = runs_of(client, f"jobs {name}")
+        assert (run.info.status, run.info.run_name) == ("FINISHED", name)
+        assert run.data.params["coreset.k"] == "3"
+        assert run.data.params["input.features"] == "['x', 'y']"
+        assert run.data.params["output.options.secret.option"] == "(hidden)"
+        assert run.data.metrics["rows"] == 600
+        assert run.data.tags["kernelcoreset.status"] == "done"
+        record = json.loads(artifact(run, "run.json"))
+        assert (record["job"], record["status"], record["rows"]) == (name, "done", 600)
+        assert "rows         600" in artifact(run, "summary.txt")
+        assert "tr0ub4dor" not in json.dumps(run.data.params) + json.dumps(record)
+        found = mlflow.pyfunc.load_model(f"models:/by job {name}/1").predict(pd.DataFrame(POINTS, columns=["x", "y"]))
+        assert sorted(np.bincount(found["prediction"])) == [100, 100, 100]
+    # A night without news logs its figures, and no model.
+    assert job(cli.update_main, "output.path=third", "mlflow.registered_model=by job update") == 0
+    (run,) = runs_of(client, "nights")
+    assert json.loads(artifact(run, "run.json"))["outcome"] == "nothing to do"
+    assert [version.version for version in client.search_model_versions("name = 'by job update'")] == ["1"]
+
+
 def test_a_job_without_spark_and_one_that_fails(job, client, capsys):
     kc.build_coreset(POINTS, 3, KERNEL, 60).write_parquet("coreset.parquet")
     paths = ("coreset.path=coreset.parquet", "cluster.model_path=model", "mlflow.experiment=failures")
@@ -170,6 +197,15 @@ def test_a_job_without_spark_and_one_that_fails(job, client, capsys):
     assert failed.info.status == "FAILED"
     assert mlflow.active_run() is None
     assert "Bad data: " in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_server_that_cannot_be_reached_is_known_before_the_work(job, capsys, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setattr("kernelcoreset.spark.jobs.batch.open_session", lambda *_: pytest.fail("Spark was started"))
+    assert job(cli.run_main, "mlflow.tracking_uri=http://me:pw@127.0.0.1:9") == 4
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "Environment: MLflow cannot be used at http://(hidden)@127.0.0.1:9 (see mlflow.tracking_uri" in last
+    assert not Path("out").exists()
 
 
 def test_a_server_that_goes_away_takes_nothing_with_it(job, capsys, monkeypatch):
