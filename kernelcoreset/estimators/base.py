@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,14 +11,19 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from kernelcoreset.checks import Floats, check_count, refuse_misread
+from kernelcoreset.checks import Floats, check_choice, check_count, refuse_misread
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
 from kernelcoreset.neighbors.persistence import Walks
 
+_LEAST_SIZE, _POINTS_PER_CLUSTER = 1000, 20  # of a coreset whose size is "auto"
+
 
 class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """An estimator with `n_clusters`, `kernel`, `sigma`, `coreset_size` and `random_state` whose fit sets `model_`."""
+
+    _types: ClassVar[list[type]] = [np.float64]
+    """Types of points that a fit takes as they are; others become float64."""
 
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:  # noqa: N803
         """Find the clusters of X.
@@ -70,7 +75,8 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Larger is better.
         """
         check_is_fitted(self)
-        walks = Walks.of(*check_input(self, X, sample_weight, reset=False))
+        points, weights = check_input(self, X, sample_weight, reset=False)
+        walks = Walks.of(points.astype(np.float64, copy=False), weights)
         return walks.sample_persistence(self.model_.predict(walks.points), self.model_.k)
 
     @property
@@ -100,7 +106,7 @@ def check_input(
     *,
     reset: bool = True,
 ) -> tuple[Floats, Floats | None]:
-    """Return rows and weights as float64 arrays, checked as scikit-learn does.
+    """Return rows and weights as arrays, checked as scikit-learn does; rows of the types that the estimator takes.
 
     Parameters
     ----------
@@ -115,7 +121,7 @@ def check_input(
     points : ndarray of shape (n_samples, n_features)
     weights : ndarray of shape (n_samples,) or None
     """
-    points = check_rows(estimator, X, reset=reset)
+    points = check_rows(estimator, X, reset=reset, dtype=estimator._types)
     if sample_weight is not None:
         refuse_misread(sample_weight, "sample_weight")
     weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
@@ -125,6 +131,9 @@ def check_input(
 def check_counts(estimator: CoresetClusterer) -> tuple[int, int]:
     """Return `n_clusters` and `coreset_size`, checked."""
     n_clusters = check_count("n_clusters", estimator.n_clusters)
+    if isinstance(estimator.coreset_size, str):
+        check_choice("coreset_size", estimator.coreset_size, ("auto",))
+        return n_clusters, max(_LEAST_SIZE, _POINTS_PER_CLUSTER * n_clusters)
     size = check_count("coreset_size", estimator.coreset_size)
     if size < n_clusters:
         raise SettingError(f"`coreset_size` must be at least n_clusters ({n_clusters}); got {size}.")

@@ -61,7 +61,7 @@ class StreamingKernelKMeans(KernelKMeans):
         *,
         kernel: Kernel | str = "gaussian",
         sigma: float | str = "median",
-        coreset_size: int = 1000,
+        coreset_size: int | str = "auto",
         z: float = 2.0,
         n_init: int = 10,
         max_iter: int = 300,
@@ -76,6 +76,7 @@ class StreamingKernelKMeans(KernelKMeans):
             z=z,
             n_init=n_init,
             max_iter=max_iter,
+            refine_iter=0,  # rows are seen once
             random_state=random_state,
         )
         self.refit_every = refit_every
