@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.coresets.build import build_coreset
-from kernelcoreset.estimators.base import CoresetClusterer, check_rows, choose_seed
+from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_table, choose_seed
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
@@ -39,6 +41,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     n_init : int
         Restarts; the best is kept.
     max_iter : int
+    features : Features or mapping, optional
+        Scales, categories, logarithms and missing values, as in `Features`: X may then be a table with columns of
+        texts, and every prediction prepares its rows in the same way. By default X is used as it is.
     random_state : int, RandomState or None
         An int makes the fit repeatable.
 
@@ -76,6 +81,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         z: float = 2.0,
         n_init: int = 10,
         max_iter: int = 300,
+        features: Features | Mapping[str, Any] | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -85,12 +91,14 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         self.z = z
         self.n_init = n_init
         self.max_iter = max_iter
+        self.features = features
         self.random_state = random_state
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         seed = choose_seed(self)
         self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
+        coreset = coreset.with_preparation(self.preparation_)
         self.model_ = KernelKMeansModel.fit_coreset(
             coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
         )
@@ -99,7 +107,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return the feature distance of every row of X to every center, shape (n_samples, n_clusters)."""
         check_is_fitted(self)
-        return self.model_.distances(check_rows(self, X))
+        rows = check_rows(self, X) if self.model_.preparation is None else check_table(self, X)
+        return self.model_.distances(rows)
 
     @property
     def n_iter_(self) -> int:
@@ -136,6 +145,6 @@ def labels_and_cost(
     model: KernelKMeansModel, points: Floats, weights: Floats | None
 ) -> tuple[NDArray[np.int32], float]:
     """Return the labels of the points and the cost of the centers on them."""
-    found = model.label(points)
+    found = model.label_points(points)
     powers = found.distances**model.z
     return found.labels, float(powers.sum() if weights is None else powers @ weights)

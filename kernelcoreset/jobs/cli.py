@@ -11,7 +11,7 @@ from functools import partial
 
 from kernelcoreset.jobs.runner import Job, run_job
 
-_ROWS = ("input", "kernel", "coreset", "spark", "run")
+_ROWS = ("input", "features?", "kernel", "coreset", "spark", "run")
 _FEATURES = "input.features"
 _OUTPUT = "output.path|output.table"
 _BATCH = "kernelcoreset.spark.jobs.batch"
@@ -46,7 +46,7 @@ JOBS = {
             "assign",
             "Label every row with the model that cluster saved, and write the rows with their cluster and distance.",
             work=f"{_BATCH}:assign",
-            plan=f"{_BATCH}:plan",
+            plan=f"{_BATCH}:plan_assign",
             sections=("input", "coreset", "cluster", "output", "certificate", "spark", "run"),
             needs=(_FEATURES, "cluster.model_path", _OUTPUT),
         ),
@@ -70,7 +70,18 @@ JOBS = {
             "rows with it.",
             work=f"{_BATCH}:spectral",
             plan=f"{_BATCH}:plan",
-            sections=("input", "kernel?", "coreset", "spark", "run", "cluster", "spectral", "output", "certificate"),
+            sections=(
+                "input",
+                "features?",
+                "kernel?",
+                "coreset",
+                "spark",
+                "run",
+                "cluster",
+                "spectral",
+                "output",
+                "certificate",
+            ),
             needs=(
                 _FEATURES,
                 _OUTPUT,
