@@ -14,6 +14,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from kernelcoreset.checks import Floats, check_choice, check_count, refuse_misread
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
+from kernelcoreset.features.preparation import Preparation
+from kernelcoreset.features.table import columns_of
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.neighbors.persistence import Walks
 
 _LEAST_SIZE, _POINTS_PER_CLUSTER = 1000, 20  # of a coreset whose size is "auto"
@@ -38,7 +41,7 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
-        points, weights = check_input(self, X, sample_weight)
+        points, weights, self.preparation_ = prepare_input(self, X, sample_weight)
         n_clusters, size = check_counts(self)
         if len(points) < n_clusters:
             raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
@@ -47,11 +50,13 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
-        """Set `model_` and the other fitted attributes. Assumes validated input."""
+        """Set `model_`, with `preparation_`, and the other fitted attributes. Assumes validated input."""
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
         """Return the cluster of every row of X, shape (n_samples,)."""
         check_is_fitted(self)
+        if self.model_.preparation is not None:
+            return self.model_.predict(check_table(self, X))  # type: ignore[no-any-return]
         rows = check_rows(self, X, dtype=[np.float64, np.float32])
         return self.model_.predict(rows)  # type: ignore[no-any-return]
 
@@ -75,9 +80,14 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Larger is better.
         """
         check_is_fitted(self)
-        points, weights = check_input(self, X, sample_weight, reset=False)
+        model = self.model_
+        if model.preparation is None:
+            points, weights = check_input(self, X, sample_weight, reset=False)
+        else:
+            points = model.prepared(check_table(self, X))
+            weights = check_sample_weight(sample_weight, points)
         walks = Walks.of(points.astype(np.float64, copy=False), weights)
-        return walks.sample_persistence(self.model_.predict(walks.points), self.model_.k)
+        return walks.sample_persistence(model.predict_points(walks.points), model.k)
 
     @property
     def coreset_(self) -> Coreset:
@@ -122,10 +132,44 @@ def check_input(
     weights : ndarray of shape (n_samples,) or None
     """
     points = check_rows(estimator, X, reset=reset, dtype=estimator._types)
-    if sample_weight is not None:
-        refuse_misread(sample_weight, "sample_weight")
-    weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
-    return points, weights
+    return points, check_sample_weight(sample_weight, points)
+
+
+def check_sample_weight(sample_weight: ArrayLike | None, points: Floats) -> Floats | None:
+    """Return the weights of points, checked as scikit-learn does; None if none are given."""
+    if sample_weight is None:
+        return None
+    refuse_misread(sample_weight, "sample_weight")
+    weights: Floats = _check_sample_weight(sample_weight, points, dtype=np.float64)
+    return weights
+
+
+def check_table(estimator: CoresetClusterer, X: Any, *, reset: bool = False) -> Any:  # noqa: N803
+    """Return a table as it is, its number and names of columns checked as scikit-learn does."""
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return X
+
+
+def prepare_input(
+    estimator: CoresetClusterer,
+    X: Any,  # noqa: N803
+    sample_weight: ArrayLike | None,
+    *,
+    reset: bool = True,
+    preparation: Preparation | None = None,
+) -> tuple[Floats, Floats | None, Preparation | None]:
+    """Return rows and weights as `check_input` does, prepared if `features` asks for it, and the preparation.
+
+    Means and scales are those of X, unless a preparation is given.
+    """
+    wanted = Features.of(estimator.features)
+    if wanted is None:
+        return *check_input(estimator, X, sample_weight, reset=reset), None
+    table = columns_of(check_table(estimator, X, reset=reset))
+    n = len(next(iter(table.values()), ()))
+    weights = check_sample_weight(sample_weight, np.zeros((n, 1)))
+    preparation = Preparation.fit(table, wanted, weights) if preparation is None else preparation
+    return preparation.transform(table), weights, preparation
 
 
 def check_counts(estimator: CoresetClusterer) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.coresets.build import build_coreset
-from kernelcoreset.estimators.base import CoresetClusterer, check_rows, choose_seed
+from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_table, choose_seed
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
@@ -44,6 +46,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         `KernelKMeansModel.refine`. Each takes about as long as labelling the points and brings the cost nearer to that
         of clustering all points. Linear and Cosine kernels with z = 2 only; others keep the centers of the coreset, as
         all do with 0.
+    features : Features or mapping, optional
+        Scales, categories, logarithms and missing values, as in `Features`: X may then be a table with columns of
+        texts, and every prediction prepares its rows in the same way. By default X is used as it is.
     random_state : int, RandomState or None
         An int makes the fit repeatable.
 
@@ -84,6 +89,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         n_init: int = 10,
         max_iter: int = 300,
         refine_iter: int = 3,
+        features: Features | Mapping[str, Any] | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -94,25 +100,28 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         self.n_init = n_init
         self.max_iter = max_iter
         self.refine_iter = refine_iter
+        self.features = features
         self.random_state = random_state
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         seed = choose_seed(self)
         self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
+        coreset = coreset.with_preparation(self.preparation_)
         model = KernelKMeansModel.fit_coreset(
             coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
         )
         steps = check_count("refine_iter", self.refine_iter, 0)
         if steps and model.can_be_refined and len(coreset) < len(points):
-            model = model.refine(points, weights, steps=steps)
+            model = model.refine_by_points(points, weights, steps)
         self.model_ = model
         self.labels_, self.inertia_ = labels_and_cost(self.model_, points, weights)
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return the feature distance of every row of X to every center, shape (n_samples, n_clusters)."""
         check_is_fitted(self)
-        return self.model_.distances(check_rows(self, X))
+        rows = check_rows(self, X) if self.model_.preparation is None else check_table(self, X)
+        return self.model_.distances(rows)
 
     @property
     def n_iter_(self) -> int:
@@ -149,6 +158,6 @@ def labels_and_cost(
     model: KernelKMeansModel, points: Floats, weights: Floats | None
 ) -> tuple[NDArray[np.int32], float]:
     """Return the labels of the points and the cost of the centers on them."""
-    found = model.label(points)
+    found = model.label_points(points)
     powers = found.distances**model.z
     return found.labels, float(powers.sum() if weights is None else powers @ weights)

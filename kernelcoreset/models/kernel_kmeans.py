@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,9 @@ from kernelcoreset.clustering.features import is_written_out
 from kernelcoreset.clustering.problem import Solution
 from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.describing.quality import Labeller
 from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.features.preparation import Preparation, preparation_of
 from kernelcoreset.files.documents import Fields
 from kernelcoreset.files.tables import float_column, label_column
 from kernelcoreset.kernels.combined import Normalized
@@ -27,6 +29,7 @@ from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.written_out import centers_of, lloyd_over_rows, written_out
 from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
+from kernelcoreset.models.prepared import PreparesRows
 
 _CORESET = "coreset.parquet"
 _MEANS = "means"
@@ -35,7 +38,7 @@ _ROUNDING = 1e-6  # more than the sum of a cluster's coefficients can be off
 
 
 @dataclass(frozen=True, eq=False)
-class KernelKMeansModel(KeptAsFolder):
+class KernelKMeansModel(PreparesRows, KeptAsFolder):
     """A fitted kernel clustering: k centers in the feature space, each a combination of coreset points. Immutable.
 
     Parameters
@@ -114,21 +117,58 @@ class KernelKMeansModel(KeptAsFolder):
         """Weight of each cluster in the data as the coreset estimates it, shape (k,)."""
         return np.bincount(self.solution.labels, self.coreset.weights, minlength=self.k).astype(np.float64)
 
-    def predict(self, points: ArrayLike) -> NDArray[np.int32]:
-        """Return the cluster of every point, shape (n,)."""
+    @property
+    def own_coreset(self) -> Coreset:
+        """The coreset."""
+        return self.coreset
+
+    @cached_property
+    def preparation(self) -> Preparation | None:
+        """How rows become points; None if rows are points as they are."""
+        # Inside a spectral model, points already have their degrees.
+        return None if isinstance(self.kernel, Normalized) else preparation_of(self.coreset.settings)
+
+    def with_preparation(self, preparation: Preparation | None) -> Self:
+        """Return the same model, fitted to points that this preparation made of rows."""
+        return self if preparation is None else replace(self, coreset=self.coreset.with_preparation(preparation))
+
+    @property
+    def coreset_labels(self) -> NDArray[np.int32]:
+        """Cluster of each coreset point."""
+        return self.solution.labels
+
+    @cached_property
+    def typical_distances(self) -> Floats:
+        """Root mean squared distance of the rows of each cluster to its center, as the coreset estimates it."""
+        found = self.label_points(self.coreset.points)
+        weights = np.bincount(found.labels, self.coreset.weights, minlength=self.k)
+        squares = np.bincount(found.labels, self.coreset.weights * found.distances**2, minlength=self.k)
+        return np.sqrt(np.divide(squares, weights, out=np.zeros(self.k), where=weights > 0))
+
+    @property
+    def feature_kernel(self) -> Kernel | None:
+        """The kernel in whose feature space clusters are round."""
+        return self.kernel
+
+    def similar_fit(self, coreset: Coreset) -> Labeller:
+        """Cluster another coreset in the same way; return what labels points."""
+        return KernelKMeansModel.fit_coreset(coreset, self.k, self.kernel, z=self.z, n_init=1).predict_points
+
+    def predict_points(self, points: ArrayLike) -> NDArray[np.int32]:
+        """Return the cluster of every point, shape (n,), without a preparation."""
         return self.centers.predict(points)
 
-    def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
+    def label_points(self, points: ArrayLike, *, margins: bool = False) -> Labels:
         """Return cluster, distance and, if `margins`, the margin to the second nearest center of every point."""
         return self.centers.label(points, margins=margins)
 
-    def distances(self, points: ArrayLike) -> Floats:
-        """Return the feature distance of every point to every center, shape (n, k)."""
-        return self.centers.distances(points)
+    def distances(self, points: Any) -> Floats:
+        """Return the feature distance of every row to every center, shape (n, k)."""
+        return self.centers.distances(self.prepared(points))
 
-    def cost(self, points: ArrayLike, weights: ArrayLike | None = None) -> float:
-        """Return sum_x w_x min_c dist(x, c)^z over the given points, to about 9 digits."""
-        points = check_rows(points)
+    def cost(self, points: Any, weights: ArrayLike | None = None) -> float:
+        """Return sum_x w_x min_c dist(x, c)^z over the given rows, to about 9 digits."""
+        points = check_rows(self.prepared(points))
         weights = check_weights(weights, len(points))
         check_same_dimension("points", points.shape[1], self.coreset.points.shape[1], "the centers")
         # A root or power of a distance that is nearly 0 needs more digits than landmarks give.
@@ -154,7 +194,7 @@ class KernelKMeansModel(KeptAsFolder):
             Ids of the original rows if the coreset has ids, positions in the coreset otherwise.
         """
         count = check_count("count", count)
-        own = self.distances(self.coreset.points)[np.arange(len(self.coreset)), self.solution.labels]
+        own = self.centers.distances(self.coreset.points)[np.arange(len(self.coreset)), self.solution.labels]
         names = np.arange(len(self.coreset)) if self.coreset.ids is None else self.coreset.ids
         found = []
         for cluster in range(self.k):
@@ -175,7 +215,7 @@ class KernelKMeansModel(KeptAsFolder):
             )
         return KernelKMeansModel.fit_coreset(self.coreset, k, self.kernel, **{"z": self.z, **options})
 
-    def refine(self, points: ArrayLike, weights: ArrayLike | None = None, *, steps: int = 3) -> KernelKMeansModel:
+    def refine(self, points: Any, weights: ArrayLike | None = None, *, steps: int = 3) -> KernelKMeansModel:
         """Return a model whose centers are nearer to the means of all points, by iterations of Lloyd over all of them.
 
         A coreset gives the mean of a cluster up to the error of its few points there. One iteration over all points
@@ -184,7 +224,7 @@ class KernelKMeansModel(KeptAsFolder):
 
         Parameters
         ----------
-        points : array-like of shape (n, d)
+        points : array-like of shape (n, d), or a table if the model prepares its rows
             All points that the coreset stands for. float32 is used as it is.
         weights : array-like of shape (n,), optional
         steps : int
@@ -209,6 +249,10 @@ class KernelKMeansModel(KeptAsFolder):
                 f"`refine` needs centers that are vectors: a Linear or Cosine kernel and z=2; got {self.kernel!r} and "
                 f"z={self.z:g}. Use a larger coreset instead."
             )
+        return self.refine_by_points(self.prepared(points), weights, steps)
+
+    def refine_by_points(self, points: ArrayLike, weights: ArrayLike | None, steps: int) -> KernelKMeansModel:
+        """Return the model of `refine` for points that need no preparation."""
         points = check_rows(points)
         weights = check_weights(weights, len(points))
         check_same_dimension("points", points.shape[1], self.coreset.points.shape[1], "the centers")
