@@ -96,7 +96,7 @@ def first_rows(frame: DataFrame, layout: Layout, row_groups: Sequence[RowGroups]
         batches = [
             pa.RecordBatch.from_arrays(arrays, names=schema.names)
             for part in chosen
-            for arrays in _head(read_points(part, layout), rows)
+            for arrays in _head(read_points([part], layout), rows)
         ]
         # The same column may have another type in another file.
         tables = [pa.Table.from_batches([batch]) for batch in batches]
