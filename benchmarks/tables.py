@@ -36,11 +36,13 @@ def write_results(path: Path, title: str, sections: Sequence[str]) -> None:
 
 def program_name(program: Path) -> str:
     """Return a program as one names it on the command line from the project's root."""
-    if program.name == "__main__.py":
-        return "-m " + ".".join(program.parent.resolve().relative_to(ROOT).parts)
+    if program.is_absolute() or program.name == "__main__.py":  # as Python names a module that -m runs
+        module = program.parent if program.name == "__main__.py" else program.with_suffix("")
+        return "-m " + ".".join(module.resolve().relative_to(ROOT).parts)
     return program.as_posix()
 
 
 def without_data_folder(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with DIR in place of the folder of this machine after --data; docs/data.md explains it."""
-    return ["DIR" if before == "--data" else own for before, own in zip(["", *arguments], arguments, strict=False)]
+    """Return the arguments with DIR in place of folders of this machine; docs/data.md explains the one after --data."""
+    folders = ("--data", "--scratch")
+    return ["DIR" if before in folders else own for before, own in zip(["", *arguments], arguments, strict=False)]

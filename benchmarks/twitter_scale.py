@@ -82,7 +82,8 @@ class Memory:
             listing = subprocess.run(["ps", "-eo", "pid,rss,args"], capture_output=True, text=True).stdout
             for line in listing.splitlines()[1:]:
                 pid, kilobytes, command = line.split(None, 2)
-                if "pyspark" in command and ("daemon" in command or "worker" in command):
+                # Workers of other sessions on the machine have another Python.
+                if sys.executable in command and "pyspark" in command and ("daemon" in command or "worker" in command):
                     self.worker = max(self.worker, int(kilobytes) * 1024)
                 elif int(pid) == os.getpid():
                     self.driver = max(self.driver, int(kilobytes) * 1024)
@@ -154,12 +155,12 @@ def mean_errors(points: np.ndarray, distributed: list[Coreset]) -> tuple[float, 
     return float(np.mean([error(coreset) for coreset in distributed])), float(np.mean(single))
 
 
-def session() -> SparkSession:
+def session(memory: str = "4g") -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "4g")
+        .config("spark.driver.memory", memory)
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "131072")
         .config("spark.log.level", "ERROR")
         .getOrCreate()

@@ -16,6 +16,7 @@ from kernelcoreset.coresets.error import center_set_costs, draw_center_sets, emp
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import ConflictError, DataError, FormatError, KernelCoresetError, KernelError, SettingError
 from kernelcoreset.exploring.explore import Exploration, explore
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.graphs.graph import Graph, graph_normalized_cut
 from kernelcoreset.graphs.model import GraphModel, fit_graph
 from kernelcoreset.kernels import (
@@ -55,6 +56,7 @@ __all__ = [
     "DataError",
     "Exploration",
     "Exponential",
+    "Features",
     "FormatError",
     "Gaussian",
     "Graph",

@@ -27,3 +27,18 @@ def same_labels_but_for_ties(found, all_scores, noise):
     """Whether every label found is a minimum of its scores, up to rounding of size `noise`, shape (n,)."""
     chosen = all_scores[np.arange(len(found)), found]
     return bool((chosen <= all_scores.min(axis=1) + noise).all())
+
+
+def vectors(points, is_cosine):
+    """phi(x) of Linear or Cosine, in float64."""
+    points = np.asarray(points, dtype=np.float64)
+    return points / np.linalg.norm(points, axis=1, keepdims=True) if is_cosine else points
+
+
+def lloyd(means, points, weights, steps):
+    """Centers after some iterations of weighted k-means; none may lose all its points."""
+    for _ in range(steps):
+        nearest = ((points[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+        members = [nearest == c for c in range(len(means))]
+        means = np.stack([np.average(points[own], axis=0, weights=weights[own]) for own in members])
+    return means

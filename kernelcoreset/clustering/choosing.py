@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from kernelcoreset.checks import Floats, check_choice, check_count, check_points, check_seed, check_weights
+from kernelcoreset.checks import Floats, check_choice, check_count, check_points, check_rows, check_seed, check_weights
 from kernelcoreset.clustering.trials import Trials
 from kernelcoreset.kernels.families import Cosine, Exponential, Gaussian, Laplacian, Linear, Matern, Polynomial
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
@@ -70,23 +70,23 @@ def choose_sigma(
     3.0
     """
     rule = check_choice("sigma", rule, SIGMA_RULES)
-    points = check_points(points)
+    points = check_rows(points)
     weights = check_weights(weights, len(points))
     seed = check_seed(seed)
     if rule == "auto":
-        trials = Trials.of(points, weights, seed=seed)
+        trials = Trials.of(check_points(points), weights, seed=seed)
         if len(trials) > 2:
             return _persistent_width(trials, kernel, _KS if k is None else [check_count("k", k)], spectral)
     return _median_distance(points, weights, seed)
 
 
-def _median_distance(points: Floats, weights: Floats, seed: int) -> float:
+def _median_distance(points: NDArray[Any], weights: Floats, seed: int) -> float:
     rows = np.flatnonzero(weights)
     own = weights[rows]
     if len(rows) > _SAMPLE:
         rows = np.random.default_rng(seed).choice(len(points), size=_SAMPLE, p=weights / weights.sum())
         own = np.ones(len(rows))
-    sample = points[rows]
+    sample = points[rows].astype(np.float64)
     left, right = np.triu_indices(len(sample), 1)
     squared = Linear().squared_distances(sample, sample)[left, right]
     # A pair of points of weights v and w counts v * w times, like their copies. Pairs of equal points are left out.

@@ -54,7 +54,7 @@ def explicit_features(
     if isinstance(kernel, Linear):
         rows = points
     elif isinstance(kernel, Cosine):
-        rows = _unit_length(points)
+        rows = unit_length(points)
     else:
         rows, exact = _cholesky(kernel, cloud, weights, rank, generator)
     rows = np.subtract(rows, (weights / weights.sum()) @ rows, order="C")
@@ -83,7 +83,7 @@ def is_written_out(kernel: Kernel) -> bool:
     return isinstance(kernel, Linear | Cosine)
 
 
-def _unit_length(points: Floats) -> Floats:
+def unit_length(points: Floats) -> Floats:
     """Return points of length 1; a zero vector stays zero."""
     scaled = points / np.maximum(np.abs(points).max(axis=1, keepdims=True), np.finfo(float).tiny)
     norms = np.sqrt(np.square(scaled).sum(axis=1, keepdims=True))

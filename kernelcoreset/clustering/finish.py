@@ -10,23 +10,22 @@ from kernelcoreset.clustering.distances import distances_from
 from kernelcoreset.clustering.lloyd import fill_empty
 from kernelcoreset.clustering.means import Run
 from kernelcoreset.clustering.problem import Labels, Problem, Solution, mean_shares, most_points
-from kernelcoreset.kernels.evaluator import evaluator_of
-from kernelcoreset.kernels.loops import passes
-from kernelcoreset.kernels.loops.passes import Combinations, Nearest
 from kernelcoreset.kernels.loops.tiles import TILE
 
+_MATRIX_POINTS = 10_000  # a matrix of 0.8 GB; above, it takes longer to fill than the rest of the search
 # Without a matrix every pass evaluates all distances again.
-_PASSES = 3
+_PASSES = 1
 
 
 def descend_exactly(problem: Problem, run: Run, k: int, max_iter: int) -> Solution:
     """Return the local optimum of the kernel's own cost near a run on explicit vectors, z = 2.
 
-    If a matrix of all distances does not fit in memory, a few passes of Lloyd evaluate them block by block: then single
-    moves may still lower the cost, and `converged` says whether every point is in the cluster of its nearest center.
+    If a matrix of all distances would be large or does not fit in memory, a pass of Lloyd evaluates them block by
+    block: then single moves may still lower the cost, and `converged` says whether every point is in the cluster of its
+    nearest center.
     """
     s = len(problem.weights)
-    if s <= most_points():
+    if s <= min(_MATRIX_POINTS, most_points()):
         end = descend(problem, run.labels, np.zeros((k, 0)), 2.0, max_iter)
         return Solution(end.labels, end.shares, k, end.cost, run.steps + end.n_iter, end.converged)
     labels, costs, converged = run.labels, partition_costs(problem, run.labels, k), False
@@ -62,15 +61,19 @@ def partition_costs(problem: Problem, labels: Labels, k: int) -> Floats:
 
 def _nearest(problem: Problem, labels: Labels, costs: Floats, k: int) -> Labels:
     """Return the nearest mean of every point, with s^2 kernel evaluations and little memory."""
-    evaluator, s = evaluator_of(problem.kernel), len(labels)
-    means = Combinations(
-        evaluator.rows(problem.cloud.columns.T),
-        np.arange(s + 1),
-        labels.astype(np.int64),
-        mean_shares(problem.weights, labels, k),
-    )
-    spreads = costs / np.bincount(labels, problem.weights, minlength=k)
+    s, columns = len(labels), problem.cloud.columns
+    order = np.argsort(labels, kind="stable")
+    sorted_columns = np.ascontiguousarray(columns[:, order])
+    filled, starts = np.unique(labels[order], return_index=True)
+    shares = mean_shares(problem.weights, labels, k)[order]
+    spreads = (costs / np.maximum(np.bincount(labels, problem.weights, minlength=k), np.finfo(float).tiny))[filled]
     nearest, away = np.empty(s, dtype=np.int32), np.empty(s)
-    passes.label_directly(evaluator.distances, problem.cloud, means, spreads, Nearest(nearest, away, np.empty(s)))
+    for low in range(0, s, TILE):
+        some = np.arange(low, min(low + TILE, s))
+        squared = distances_from(problem.kernel, sorted_columns, some) * shares
+        to_means = np.add.reduceat(squared, starts, axis=1) - spreads
+        best = to_means.argmin(axis=1)
+        nearest[order[some]] = filled[best]
+        away[order[some]] = to_means[np.arange(len(some)), best]
     fill_empty(problem.weights, nearest, away, k)
     return nearest

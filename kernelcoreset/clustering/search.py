@@ -14,8 +14,8 @@ from kernelcoreset.clustering.problem import Labels
 from kernelcoreset.clustering.swaps import SWAPS, SWAPS_PER_CENTER, swap_center
 from kernelcoreset.kernels.jit import compiled
 
-# Products of points with centers, in numbers: what may be spent on further trials, runs to the end, and swaps.
-_SEED_WORK, _FINAL_WORK, _SWAP_WORK = 4e10, 2e8, 1e9
+# Products of points with centers: what may be spent on further trials, seedings, runs to the end, and swaps.
+_SEED_WORK, _RACE_WORK, _FINAL_WORK, _SWAP_WORK = 1.6e10, 4e8, 2e8, 1e9
 _RACE_STEPS = 2
 _CANDIDATES = 128
 _CANDIDATE_SWAPS = 16
@@ -28,9 +28,10 @@ _COARSE = 1e-4
 def search(
     vectors: Vectors, k: int, starts: Sequence[Labels], n_init: int, max_iter: int, generator: np.random.Generator
 ) -> Run:
-    """Return the best run found: from given starting labels and `n_init` greedy k-means++ seedings.
+    """Return the best run found: from given starting labels and up to `n_init` greedy k-means++ seedings.
 
-    All runs make a few steps; the best ones, as many as the size of the problem allows, go on to the end. The best
+    There are as many seedings as the size of the problem allows: with many clusters, one is as good as another. All
+    runs make a few steps; the best ones, again as many as the size allows, go on to the end. The best
     result is improved by exchanges and swaps. Assumes validated input.
     """
     s, r = vectors.rows.shape
@@ -40,7 +41,7 @@ def search(
     trials = max(1, min(2 + int(np.log(k)), int(_SEED_WORK / work)))
     runs = [descend_rows(vectors, labels, k, min(_RACE_STEPS, max_iter)) for labels in starts]
     precise = False
-    for _ in range(n_init):
+    for _ in range(max(1, min(n_init, int(_RACE_WORK / work)))):
         labels = seed_rows(vectors, k, generator, trials, precise)
         run = descend_rows(vectors, labels, k, min(_RACE_STEPS, max_iter))
         if not precise and run.cost < _COARSE * vectors.weights.sum():

@@ -54,7 +54,8 @@ def solve(
     n_init : int
         Number of runs from D^z seeds. Up to 32 clusters, further runs start from the leading eigenvectors. The best
         run is kept and then improved by replacing single centers with points that are far from all centers. If s * k
-        is large, runs that are behind after two iterations are not continued, and fewer replacements are tried.
+        is large, runs that are behind after two iterations are not continued, and fewer runs and replacements are
+        tried: with many clusters, one run is about as good as another.
     max_iter : int
         Largest number of iterations per run; `converged` says whether the best run ended before.
     seed : int
@@ -75,8 +76,9 @@ def solve(
     evaluations and s * r floats of memory, and at most O(s k r) per iteration, as a matrix product.
 
     If 512 numbers are not enough (a kernel that is sharp for its data), the search works on what they keep, and the
-    best run goes on with the matrix of all distances, which takes s^2 kernel evaluations and s^2 floats. If there is no
-    memory for it, all distances are evaluated a few times, block by block; the result may then not be `converged`.
+    best run goes on with the matrix of all distances, which takes s^2 kernel evaluations and s^2 floats. Above 10,000
+    points, or if there is no memory for it, all distances are evaluated once, block by block; the result may then not
+    be `converged`.
 
     Other z, and up to 500 points with up to 32 clusters, use the matrix throughout: O(s^2) for the first iteration of a
     run and, for z = 2, O(s) for each point that moves.

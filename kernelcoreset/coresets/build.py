@@ -14,6 +14,7 @@ from kernelcoreset.coresets.recipe import Recipe, plain_kernel
 from kernelcoreset.coresets.reduce import reduce_points, reduce_union
 from kernelcoreset.coresets.sizing import by_measured_error, by_theory
 from kernelcoreset.errors import SettingError
+from kernelcoreset.features.preparation import KEY
 from kernelcoreset.kernels.kernel import Kernel
 
 
@@ -138,12 +139,15 @@ def merge_coresets(
     recipe = Recipe(k, kernel, size, z=z, draw=draw, seed=seed)
     for coreset in coresets:
         check_mergeable(coreset, recipe)
+        if coreset.settings.get(KEY) != coresets[0].settings.get(KEY):
+            raise SettingError("A merge needs coresets whose features were prepared in the same way; these were not.")
     # A draw from a draw is only unbiased if their random numbers are independent, also if a user gives the same seed
     # to all. So each further merge has random numbers of its own.
     merges = 1 + max((coreset.settings.get("merges", 0) for coreset in coresets), default=0)
     merge_seed = int(np.random.SeedSequence([recipe.seed, merges]).generate_state(1, np.uint64)[0])
     merged = reduce_union(coresets, recipe.varied(seed=merge_seed))
-    return replace(merged, settings={**recipe.settings, "merges": merges})
+    preparation = {KEY: coresets[0].settings[KEY]} if KEY in coresets[0].settings else {}
+    return replace(merged, settings={**recipe.settings, "merges": merges, **preparation})
 
 
 def check_mergeable(coreset: Coreset, recipe: Recipe) -> None:

@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from kernelcoreset.checks import Floats, check_ids, check_points, check_weights
 from kernelcoreset.errors import DataError, FormatError
+from kernelcoreset.features.preparation import KEY, Preparation
 from kernelcoreset.files.atomic import read_file, write_file
 from kernelcoreset.files.documents import Fields, parse_json
 from kernelcoreset.files.outputs import why_no_file
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kernelcoreset.coresets.certificate import Certificate
     from kernelcoreset.kernels.kernel import Kernel
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2  # from 2 on, points may be prepared features; without them 1 is written
 _METADATA_KEY = b"kernelcoreset"
 
 
@@ -84,6 +85,12 @@ class Coreset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Coreset, (self.points, self.weights, self.ids, dict(self.settings))
+
+    def with_preparation(self, preparation: Preparation | None) -> Coreset:
+        """Return the same coreset, whose points this preparation made of rows; without one, itself."""
+        if preparation is None:
+            return self
+        return Coreset(self.points, self.weights, self.ids, {**self.settings, KEY: preparation.to_dict()})
 
     def certify(
         self,
@@ -163,7 +170,11 @@ class Coreset:
         }
         if self.ids is not None:
             columns["id"] = pa.array(self.ids)
-        about = {"format": _FORMAT_VERSION, "dimension": d, "settings": dict(self.settings)}
+        about = {
+            "format": _FORMAT_VERSION if KEY in self.settings else 1,
+            "dimension": d,
+            "settings": dict(self.settings),
+        }
         return pa.table(columns).replace_schema_metadata({_METADATA_KEY: json.dumps(about)})
 
     @staticmethod

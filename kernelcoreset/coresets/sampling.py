@@ -33,6 +33,8 @@ _LIMITS_FROM = 8_192
 _LIMITS_PER_CELL = 64
 _SEARCHED_TOGETHER = 256
 _MOST_BALANCED = 32_768  # largest number of draws to halve: bounds the memory and the time of halving
+MOST_NUMBERS = 1 << 24
+"""Coordinates of all draws to halve: bounds their memory to 128 MiB if there are many columns."""
 _MANY_DIMENSIONS = 16
 # Beyond three halvings one draw in this many points is balanced, with this effort: in few and in many dimensions.
 _SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_MANY_DIMENSIONS))
@@ -87,7 +89,7 @@ def _halvings(recipe: Recipe, points: Points) -> tuple[int, Effort]:
     """
     n, d = points.shape
     share, effort = _SHARES_BALANCED[d >= _MANY_DIMENSIONS]
-    most = min(max(8 * recipe.size, n // share), 32 * recipe.size, _MOST_BALANCED)
+    most = min(max(8 * recipe.size, n // share), 32 * recipe.size, _MOST_BALANCED, MOST_NUMBERS // d)
     halvings = max(h for h in range(6) if h == 0 or recipe.size << h <= most)
     evaluations = (recipe.size << halvings) * effort.landmarks
     # Matrix products make all else dearer beside them.

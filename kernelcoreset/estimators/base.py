@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,14 +11,22 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from kernelcoreset.checks import Floats, check_count, refuse_misread
+from kernelcoreset.checks import Floats, check_choice, check_count, refuse_misread
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import SettingError
+from kernelcoreset.features.preparation import Preparation
+from kernelcoreset.features.table import columns_of
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.neighbors.persistence import Walks
+
+_LEAST_SIZE, _POINTS_PER_CLUSTER = 1000, 20  # of a coreset whose size is "auto"
 
 
 class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """An estimator with `n_clusters`, `kernel`, `sigma`, `coreset_size` and `random_state` whose fit sets `model_`."""
+
+    _types: ClassVar[list[type]] = [np.float64]
+    """Types of points that a fit takes as they are; others become float64."""
 
     def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:  # noqa: N803
         """Find the clusters of X.
@@ -33,7 +41,7 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
-        points, weights = check_input(self, X, sample_weight)
+        points, weights, self.preparation_ = prepare_input(self, X, sample_weight)
         n_clusters, size = check_counts(self)
         if len(points) < n_clusters:
             raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
@@ -42,11 +50,13 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
-        """Set `model_` and the other fitted attributes. Assumes validated input."""
+        """Set `model_`, with `preparation_`, and the other fitted attributes. Assumes validated input."""
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
         """Return the cluster of every row of X, shape (n_samples,)."""
         check_is_fitted(self)
+        if self.model_.preparation is not None:
+            return self.model_.predict(check_table(self, X))  # type: ignore[no-any-return]
         rows = check_rows(self, X, dtype=[np.float64, np.float32])
         return self.model_.predict(rows)  # type: ignore[no-any-return]
 
@@ -70,8 +80,14 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
             Larger is better.
         """
         check_is_fitted(self)
-        walks = Walks.of(*check_input(self, X, sample_weight, reset=False))
-        return walks.sample_persistence(self.model_.predict(walks.points), self.model_.k)
+        model = self.model_
+        if model.preparation is None:
+            points, weights = check_input(self, X, sample_weight, reset=False)
+        else:
+            points = model.prepared(check_table(self, X))
+            weights = check_sample_weight(sample_weight, points)
+        walks = Walks.of(points.astype(np.float64, copy=False), weights)
+        return walks.sample_persistence(model.predict_points(walks.points), model.k)
 
     @property
     def coreset_(self) -> Coreset:
@@ -100,7 +116,7 @@ def check_input(
     *,
     reset: bool = True,
 ) -> tuple[Floats, Floats | None]:
-    """Return rows and weights as float64 arrays, checked as scikit-learn does.
+    """Return rows and weights as arrays, checked as scikit-learn does; rows of the types that the estimator takes.
 
     Parameters
     ----------
@@ -115,16 +131,53 @@ def check_input(
     points : ndarray of shape (n_samples, n_features)
     weights : ndarray of shape (n_samples,) or None
     """
-    points = check_rows(estimator, X, reset=reset)
-    if sample_weight is not None:
-        refuse_misread(sample_weight, "sample_weight")
-    weights = None if sample_weight is None else _check_sample_weight(sample_weight, points, dtype=np.float64)
-    return points, weights
+    points = check_rows(estimator, X, reset=reset, dtype=estimator._types)
+    return points, check_sample_weight(sample_weight, points)
+
+
+def check_sample_weight(sample_weight: ArrayLike | None, points: Floats) -> Floats | None:
+    """Return the weights of points, checked as scikit-learn does; None if none are given."""
+    if sample_weight is None:
+        return None
+    refuse_misread(sample_weight, "sample_weight")
+    weights: Floats = _check_sample_weight(sample_weight, points, dtype=np.float64)
+    return weights
+
+
+def check_table(estimator: CoresetClusterer, X: Any, *, reset: bool = False) -> Any:  # noqa: N803
+    """Return a table as it is, its number and names of columns checked as scikit-learn does."""
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return X
+
+
+def prepare_input(
+    estimator: CoresetClusterer,
+    X: Any,  # noqa: N803
+    sample_weight: ArrayLike | None,
+    *,
+    reset: bool = True,
+    preparation: Preparation | None = None,
+) -> tuple[Floats, Floats | None, Preparation | None]:
+    """Return rows and weights as `check_input` does, prepared if `features` asks for it, and the preparation.
+
+    Means and scales are those of X, unless a preparation is given.
+    """
+    wanted = Features.of(estimator.features)
+    if wanted is None:
+        return *check_input(estimator, X, sample_weight, reset=reset), None
+    table = columns_of(check_table(estimator, X, reset=reset))
+    n = len(next(iter(table.values()), ()))
+    weights = check_sample_weight(sample_weight, np.zeros((n, 1)))
+    preparation = Preparation.fit(table, wanted, weights) if preparation is None else preparation
+    return preparation.transform(table), weights, preparation
 
 
 def check_counts(estimator: CoresetClusterer) -> tuple[int, int]:
     """Return `n_clusters` and `coreset_size`, checked."""
     n_clusters = check_count("n_clusters", estimator.n_clusters)
+    if isinstance(estimator.coreset_size, str):
+        check_choice("coreset_size", estimator.coreset_size, ("auto",))
+        return n_clusters, max(_LEAST_SIZE, _POINTS_PER_CLUSTER * n_clusters)
     size = check_count("coreset_size", estimator.coreset_size)
     if size < n_clusters:
         raise SettingError(f"`coreset_size` must be at least n_clusters ({n_clusters}); got {size}.")

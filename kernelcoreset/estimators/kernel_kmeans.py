@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import html
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kernelcoreset.checks import Floats
+from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.coresets.build import build_coreset
-from kernelcoreset.estimators.base import CoresetClusterer, check_rows, choose_seed
+from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_table, choose_seed
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
@@ -32,13 +34,21 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         "linear", "cosine".
     sigma : float or {"median", "auto"}
         Width of a kernel named by a string: a number, or a rule of `choose_sigma`. Not used with a kernel object.
-    coreset_size : int
-        Data with no more points than this is clustered whole.
+    coreset_size : int or "auto"
+        Data with no more points than this is clustered whole. "auto" is 1,000, or 20 per cluster if that is more.
     z : float
         At least 1: 2 for k-means, 1 for k-median.
     n_init : int
         Restarts; the best is kept.
     max_iter : int
+    refine_iter : int
+        Largest number of iterations of Lloyd over all points after the coreset is solved, see
+        `KernelKMeansModel.refine`. Each takes about as long as labelling the points and brings the cost nearer to that
+        of clustering all points. Linear and Cosine kernels with z = 2 only; others keep the centers of the coreset, as
+        all do with 0.
+    features : Features or mapping, optional
+        Scales, categories, logarithms and missing values, as in `Features`: X may then be a table with columns of
+        texts, and every prediction prepares its rows in the same way. By default X is used as it is.
     random_state : int, RandomState or None
         An int makes the fit repeatable.
 
@@ -66,16 +76,20 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     [1000, 1000]
     """
 
+    _types: ClassVar[list[type]] = [np.float64, np.float32]
+
     def __init__(
         self,
         n_clusters: int = 8,
         *,
         kernel: Kernel | str = "gaussian",
         sigma: float | str = "median",
-        coreset_size: int = 1000,
+        coreset_size: int | str = "auto",
         z: float = 2.0,
         n_init: int = 10,
         max_iter: int = 300,
+        refine_iter: int = 3,
+        features: Features | Mapping[str, Any] | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -85,21 +99,29 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         self.z = z
         self.n_init = n_init
         self.max_iter = max_iter
+        self.refine_iter = refine_iter
+        self.features = features
         self.random_state = random_state
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         seed = choose_seed(self)
         self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
         coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
-        self.model_ = KernelKMeansModel.fit_coreset(
+        coreset = coreset.with_preparation(self.preparation_)
+        model = KernelKMeansModel.fit_coreset(
             coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
         )
+        steps = check_count("refine_iter", self.refine_iter, 0)
+        if steps and model.can_be_refined and len(coreset) < len(points):
+            model = model.refine_by_points(points, weights, steps)
+        self.model_ = model
         self.labels_, self.inertia_ = labels_and_cost(self.model_, points, weights)
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return the feature distance of every row of X to every center, shape (n_samples, n_clusters)."""
         check_is_fitted(self)
-        return self.model_.distances(check_rows(self, X))
+        rows = check_rows(self, X) if self.model_.preparation is None else check_table(self, X)
+        return self.model_.distances(rows)
 
     @property
     def n_iter_(self) -> int:
@@ -136,6 +158,6 @@ def labels_and_cost(
     model: KernelKMeansModel, points: Floats, weights: Floats | None
 ) -> tuple[NDArray[np.int32], float]:
     """Return the labels of the points and the cost of the centers on them."""
-    found = model.label(points)
+    found = model.label_points(points)
     powers = found.distances**model.z
     return found.labels, float(powers.sum() if weights is None else powers @ weights)

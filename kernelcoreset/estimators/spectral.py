@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.estimators.base import CoresetClusterer, choose_seed
+from kernelcoreset.features.preparation import is_nameless
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.spectral.affinity import chosen_affinity
 from kernelcoreset.spectral.degrees import DEGREE_SAMPLE, Degrees
@@ -46,6 +49,9 @@ class SpectralClustering(CoresetClusterer):
     n_init : int
     max_iter : int
         With a kernel.
+    features : Features or mapping, optional
+        Scales, categories, logarithms and missing values, as in `Features`: X may then be a table with columns of
+        texts, and every prediction prepares its rows in the same way. By default X is used as it is.
     random_state : int, RandomState or None
         An int makes the fit repeatable.
 
@@ -90,6 +96,7 @@ class SpectralClustering(CoresetClusterer):
         degree_sample: int | None = DEGREE_SAMPLE,
         n_init: int = 10,
         max_iter: int = 300,
+        features: Features | Mapping[str, Any] | None = None,
         random_state: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -100,6 +107,7 @@ class SpectralClustering(CoresetClusterer):
         self.degree_sample = degree_sample
         self.n_init = n_init
         self.max_iter = max_iter
+        self.features = features
         self.random_state = random_state
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
@@ -110,10 +118,9 @@ class SpectralClustering(CoresetClusterer):
         if self.affinity_ == "kernel":
             self._fit_kernel(points, weights, n_clusters, size)
             return
-        self.model_ = fit_neighbors(
-            points, n_clusters, size, weights=weights, n_init=self.n_init, seed=choose_seed(self)
-        )
-        self.labels_ = self.model_.predict(points)
+        model = fit_neighbors(points, n_clusters, size, weights=weights, n_init=self.n_init, seed=choose_seed(self))
+        self.model_ = model.with_preparation(self.preparation_)
+        self.labels_ = self.model_.predict_points(points)
 
     def _fit_kernel(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         seed = choose_seed(self)
@@ -126,7 +133,7 @@ class SpectralClustering(CoresetClusterer):
         model = SpectralModel.fit_lifted(
             lifted.T, volumes, n_clusters, size, degrees, n_init=self.n_init, max_iter=self.max_iter, seed=seed
         )
-        self.kernel_, self.model_ = similarity, model
+        self.kernel_, self.model_ = similarity, model.with_preparation(self.preparation_)
         self.labels_ = model.clustering.centers.predict(lifted.T)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -147,10 +154,15 @@ class SpectralClustering(CoresetClusterer):
         model = load_spectral(path, trusted_modules=trusted_modules)
         if isinstance(model, NeighborModel):
             estimator = cls(n_clusters=model.k, affinity="nearest_neighbors")
-            estimator.kernel_, estimator.n_features_in_ = None, model.coreset.points.shape[1]
+            estimator.kernel_, dimension = None, model.coreset.points.shape[1]
         else:
             estimator = cls(n_clusters=model.k, affinity="kernel", kernel=model.kernel)
-            estimator.kernel_, estimator.n_features_in_ = model.kernel, model.degrees.points.shape[1]
+            estimator.kernel_, dimension = model.kernel, model.degrees.points.shape[1]
+        preparation = model.preparation
+        estimator.features = None if preparation is None else preparation.wanted
+        estimator.n_features_in_ = dimension if preparation is None else len(preparation.columns)
+        if preparation is not None and not is_nameless(preparation.names):
+            estimator.feature_names_in_ = np.array(preparation.names, dtype=object)
         estimator.model_, estimator.affinity_ = model, estimator.affinity
         return estimator
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -10,8 +11,9 @@ from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import SettingError
-from kernelcoreset.estimators.base import check_counts, check_input, choose_seed
+from kernelcoreset.estimators.base import check_counts, choose_seed, prepare_input
 from kernelcoreset.estimators.kernel_kmeans import KernelKMeans, labels_and_cost
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.models.tracking import refit_tracked
@@ -26,8 +28,9 @@ class StreamingKernelKMeans(KernelKMeans):
 
     Parameters
     ----------
-    n_clusters, kernel, sigma, coreset_size, z, n_init, max_iter, random_state
-        As in `KernelKMeans`. A rule for sigma uses the first batch alone, so that should be a typical one.
+    n_clusters, kernel, sigma, coreset_size, z, n_init, max_iter, features, random_state
+        As in `KernelKMeans`. A rule for sigma, means and scales use the first batch alone, so that should be a typical
+        one.
     refit_every : int, optional
         Batches between two fits. With None, the default, labels always take all rows so far into account.
 
@@ -61,10 +64,11 @@ class StreamingKernelKMeans(KernelKMeans):
         *,
         kernel: Kernel | str = "gaussian",
         sigma: float | str = "median",
-        coreset_size: int = 1000,
+        coreset_size: int | str = "auto",
         z: float = 2.0,
         n_init: int = 10,
         max_iter: int = 300,
+        features: Features | Mapping[str, Any] | None = None,
         random_state: Any = None,
         refit_every: int | None = None,
     ) -> None:
@@ -76,6 +80,8 @@ class StreamingKernelKMeans(KernelKMeans):
             z=z,
             n_init=n_init,
             max_iter=max_iter,
+            refine_iter=0,  # rows are seen once
+            features=features,
             random_state=random_state,
         )
         self.refit_every = refit_every
@@ -105,7 +111,8 @@ class StreamingKernelKMeans(KernelKMeans):
         self
         """
         is_first = not self.__sklearn_is_fitted__()
-        points, weights = check_input(self, X, sample_weight, reset=is_first)
+        before = None if is_first else self.preparation_
+        points, weights, self.preparation_ = prepare_input(self, X, sample_weight, reset=is_first, preparation=before)
         if self.refit_every is not None:
             check_count("refit_every", self.refit_every)
         if is_first:
@@ -147,8 +154,9 @@ class StreamingKernelKMeans(KernelKMeans):
                 f"n_samples={tree.n_weighted} should be >= n_clusters={tree.k}. Give more batches first, or ask "
                 "for fewer clusters."
             )
+        coreset = tree.result().with_preparation(self.preparation_)
         options = {"n_init": self.n_init, "max_iter": self.max_iter, "seed": self._seed}
-        self._model = refit_tracked(tree.result(), tree.k, tree.kernel, self._model, z=tree.z, **options).model
+        self._model = refit_tracked(coreset, tree.k, tree.kernel, self._model, z=tree.z, **options).model
         self._seen_by_model = self.n_batches_
         return self._model
 

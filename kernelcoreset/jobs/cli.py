@@ -12,7 +12,7 @@ from functools import partial
 from kernelcoreset.jobs.runner import Job, run_job
 
 _RUN = ("run", "mlflow")
-_ROWS = ("input", "kernel", "coreset", "spark", *_RUN)
+_ROWS = ("input", "features?", "kernel", "coreset", "spark", *_RUN)
 _FEATURES = "input.features"
 _OUTPUT = "output.path|output.table"
 _BATCH = "kernelcoreset.spark.jobs.batch"
@@ -47,7 +47,7 @@ JOBS = {
             "assign",
             "Label every row with the model that cluster saved, and write the rows with their cluster and distance.",
             work=f"{_BATCH}:assign",
-            plan=f"{_BATCH}:plan",
+            plan=f"{_BATCH}:plan_assign",
             sections=("input", "coreset", "cluster", "output", "certificate", "spark", *_RUN),
             needs=(_FEATURES, "cluster.model_path", _OUTPUT),
         ),
@@ -71,7 +71,18 @@ JOBS = {
             "rows with it.",
             work=f"{_BATCH}:spectral",
             plan=f"{_BATCH}:plan",
-            sections=("input", "kernel?", "coreset", "spark", *_RUN, "cluster", "spectral", "output", "certificate"),
+            sections=(
+                "input",
+                "features?",
+                "kernel?",
+                "coreset",
+                "spark",
+                *_RUN,
+                "cluster",
+                "spectral",
+                "output",
+                "certificate",
+            ),
             needs=(
                 _FEATURES,
                 _OUTPUT,

@@ -8,6 +8,8 @@ their text, because it is the same from Python, through py4j, from an executor a
 from __future__ import annotations
 
 import re
+import traceback
+from pathlib import Path
 
 from kernelcoreset.errors import (
     ConflictError,
@@ -222,9 +224,13 @@ def text_of(error: BaseException) -> str:
     ('k', 'ValueError')
     """
     try:
-        return str(error).strip() or type(error).__name__
+        text = str(error).strip() or type(error).__name__
     except Exception as lost:
         return f"Answer from Java side is empty, asked for a {type(error).__name__} ({lost})"
+    frames = traceback.walk_tb(error.__traceback__) if isinstance(error, ConnectionError) else ()
+    if any("py4j" in Path(frame.f_code.co_filename).parts for frame, _ in frames):
+        return f"Answer from Java side is empty ({text})"
+    return text
 
 
 def explain_text(text: str) -> tuple[int, str] | None:

@@ -234,9 +234,19 @@ def _stopped_by_sigterm() -> Iterator[None]:
 def _plan_text(plan: Mapping[str, Any]) -> str:
     lines = ["Dry run: nothing is written."]
     for name, value in plan.items():
-        shown = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}" if isinstance(value, float) else value
-        lines.append(f"{name.replace('_', ' '):<20} {shown}")
+        for shown in _plan_values(value):
+            lines.append(f"{name.replace('_', ' '):<20} {shown}")
     return "\n".join(lines)
+
+
+def _plan_values(value: Any) -> list[str]:
+    """The lines of one value of a plan: one for each warning, one for the shares of all features."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, Mapping):
+        largest = sorted(value.items(), key=lambda pair: -pair[1])
+        return [", ".join(f"{name}: {share:.1%}" for name, share in largest)]
+    return [f"{value:,}" if isinstance(value, int) else f"{value:,.1f}" if isinstance(value, float) else str(value)]
 
 
 class _Formatter(logging.Formatter):

@@ -16,6 +16,7 @@ from pyarrow import fs
 
 from kernelcoreset.coresets.recipe import leaf_size_of
 from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.files.documents import Fields
 from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.settings import Settings
@@ -39,6 +40,8 @@ class JobState:
     model: str | None = None
     fit: Any = None
     """What the model was fitted with; None if the store has changed since then, so that a new fit is due."""
+    preparation: Any = None
+    """How rows become points, as `Preparation.to_dict` gives it; None if they are points as they are."""
     writer: str | None = None
     """Random id of this store as a writer of labels, and ..."""
     stamp: int = 0
@@ -94,9 +97,14 @@ def find_store(settings: Settings, job: str) -> CoresetStore | None:
         wanted["kernel"] = settings.kernel.build().to_dict()
     of_state = {"features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
     wanted |= {name: value for name, value in of_state.items() if name in state}
+    if "features" in state:
+        asked = settings.wanted_features
+        wanted["[features]"] = None if asked is None else asked.to_dict()
     for name, value in wanted.items():
         if name in of_state:
             found = state[name]
+        elif name == "[features]":
+            found = (state.get("preparation") or {}).get("wanted")
         else:
             found = store.kernel.to_dict() if name == "kernel" else getattr(store, name)
         if found != value:
@@ -144,6 +152,7 @@ def fit_store(
         As in `CoresetStore.result`.
     """
     coreset, wanted = store.result(weight_of=weight_of), settings.cluster
+    coreset = coreset.with_preparation(preparation_in(state))
     tracked = refit_tracked(coreset, wanted.k, store.kernel, before, z=store.z, seed=store.seed, **wanted.effort)
     run = state.run + 1
     return tracked, replace(state, run=run, model=_write_model(store, tracked.model, run), fit=fit)
@@ -186,10 +195,18 @@ def remove_old_models(store: CoresetStore, state: JobState) -> None:
         folder.system.delete_dir(f"{folder.path}/{name}")
 
 
+def preparation_in(state: JobState) -> Preparation | None:
+    """Return how rows become points, as the first run found it."""
+    return None if state.preparation is None else Preparation.from_dict(state.preparation, "The state of the store")
+
+
 def keep_state(store: CoresetStore, settings: Settings, job: str, state: JobState, **change: Any) -> None:
     """Commit a job's state with other changes of the store; the settings that later runs must share go with it."""
     common = {"job": job, "features": list(settings.input.feature_columns), "weight_col": settings.input.weight_col}
-    store.change(**change, state={**common, **asdict(state)}, expected_version=store.version)
+    own = asdict(state)
+    if state.preparation is None:  # versions that do not know of preparations can go on with the store
+        del own["preparation"]
+    store.change(**change, state={**common, **own}, expected_version=store.version)
 
 
 def plain_fit(settings: Settings, **more: Any) -> dict[str, Any]:

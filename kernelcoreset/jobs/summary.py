@@ -14,7 +14,8 @@ def summary_of(record: RunRecord) -> str:
 
     The summary shows these values of the record, if a stage has added them: `rows`, `bad_rows`, `leaves`,
     `coreset_points`, `coreset_weight`, `kernel` (text), `cost` (on all rows), `coreset_cost`, `normalized_cut`,
-    `cluster_sizes` (rows per cluster), `outcome` (text), `keys` (counts by name), `moved` (share of the weight),
+    `cluster_sizes` (rows per cluster), `description` (that of `Description.to_dict`), `outcome` (text), `keys` (counts
+    by name), `moved` (share of the weight),
     `certificate` (that of `Certificate.to_dict`), and the paths `coreset`, `model` and `output`.
 
     Examples
@@ -37,6 +38,7 @@ def summary_of(record: RunRecord) -> str:
         "cost": _cost(known),
         "cut": _cut(known.get("normalized_cut")),
         "clusters": _clusters(known.get("cluster_sizes")),
+        "described": _described(known.get("description")),
         "moved": _moved(known.get("moved")),
         **dict(in_words(known.get("certificate") or {})),
         "coreset at": known.get("coreset"),
@@ -58,6 +60,11 @@ def _rows(known: Mapping[str, Any]) -> str | None:
 def _keys(counts: Mapping[str, int] | None) -> str | None:
     found = [f"{count:,} {name.replace('_', ' ')}" for name, count in (counts or {}).items() if count]
     return ", ".join(found)
+
+
+def _described(description: Mapping[str, Any] | None) -> str | None:
+    """The sentences of a description, one per line, below each other."""
+    return None if not description else f"\n{'':<13}".join(description["sentences"][:20])
 
 
 def _moved(share: float | None) -> str | None:

@@ -29,6 +29,7 @@ from kernelcoreset.labelling.landmarks import (
     chunks,
     direct_rounding,
     direct_work,
+    without_zeros,
 )
 from kernelcoreset.labelling.monomials import ByMonomials, by_monomials
 from kernelcoreset.labelling.products import ByProducts, ManyCenters, by_sums, by_vectors
@@ -336,7 +337,7 @@ class Centers:
         points, coefficients = self._combinations.rows.points, self.coefficients[:, self._used]
         moved = points if self.origin is None else points - self.origin
         diagonals = evaluator_of(self.kernel).diagonal(as_columns(moved))
-        rounding = direct_rounding(self.kernel, moved, coefficients, diagonals)
+        rounding = direct_rounding(self.kernel, moved, without_zeros(coefficients), diagonals)
         return ManyCenters(
             self.kernel, points, coefficients, self.spreads, self.origin, diagonals, rounding, self.typical
         )
@@ -358,11 +359,11 @@ class Centers:
     def _sparse(self, points: Floats) -> SparseCenters:
         coefficients = self.coefficients[:, self._used]
         columns = as_columns(points)
-        products = np.empty_like(coefficients)
+        own, products = without_zeros(coefficients), np.empty_like(coefficients)
         for low in range(0, len(points), TILE):
             some = slice(low, low + TILE)
-            products[:, some] = coefficients @ evaluator_of(self.kernel).block(columns, points[some]).T
-        return SparseCenters(points, coefficients, evaluator_of(self.kernel).diagonal(columns), products)
+            products[:, some] = own @ evaluator_of(self.kernel).block(columns, points[some]).T
+        return SparseCenters(points, own, evaluator_of(self.kernel).diagonal(columns), products)
 
     @cached_property
     def squared_norms(self) -> Floats:

@@ -69,6 +69,8 @@ class Tally:
         Number of bad rows by column.
     sizes, weights, costs : ndarray of shape (k,)
         Rows, weight and cost of each cluster.
+    descriptions : list of dict
+        What else was collected about the rows, as plain data; carried along for each partition.
 
     Examples
     --------
@@ -86,6 +88,7 @@ class Tally:
         self.bad_columns: dict[str, int] = {}
         self.sizes, self.weights, self.costs = np.zeros(k), np.zeros(k), np.zeros(k)
         self._set_costs = np.zeros((_GROUPS, 0 if probe is None else len(probe.center_sets)))
+        self.descriptions: list[dict[str, Any]] = []
         self._waiting: list[tuple[Floats, Floats]] = []
         self._kept: list[tuple[Floats, Floats]] = []
 
@@ -156,6 +159,7 @@ class Tally:
                 "costs": self.costs.tolist(),
                 "kept": _to_text(kept),
                 "kept_weights": _to_text(kept_weights),
+                "descriptions": self.descriptions,
             }
         )
 
@@ -172,6 +176,7 @@ class Tally:
             kept_weights = _from_text(part["kept_weights"])
             if len(kept_weights):
                 whole._kept.append((_from_text(part["kept"]).reshape(len(kept_weights), -1).T, kept_weights))
+            whole.descriptions += part["descriptions"]
             for column, count in part["bad_columns"].items():
                 whole.bad_columns[column] = whole.bad_columns.get(column, 0) + count
         return whole

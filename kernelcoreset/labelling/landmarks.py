@@ -45,6 +45,7 @@ _LARGEST_SPAN_ROUNDING = 1e-6  # a basis with larger rounding is shortened: it w
 _COUNTS = (4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256)
 _LARGEST_SHARE = 0.25  # of the coreset: with more landmarks there is little left to gain
 _TRIAL = 1024  # coreset points that landmarks are tried on
+_MANY_CENTERS = 64
 _FEW_LEFT = 1e-3  # share of unproved points below which more landmarks are not tried
 
 Out = TypeVar("Out", bound=tuple[NDArray[Any], ...])
@@ -228,8 +229,8 @@ class SparseCenters(NamedTuple):
 
     points: Floats
     """s_j, shape (s, d)."""
-    coefficients: Floats
-    """a, shape (k, s)."""
+    coefficients: Any
+    """a, shape (k, s), as `without_zeros` returns it."""
     diagonals: Floats
     """K(s_j, s_j), shape (s,)."""
     products: Floats
@@ -238,7 +239,17 @@ class SparseCenters(NamedTuple):
     @property
     def gram(self) -> Floats:
         """<c_i, c_j>, shape (k, k)."""
-        return self.products @ self.coefficients.T
+        gram: Floats = self.products @ self.coefficients.T
+        return gram
+
+
+def without_zeros(coefficients: Floats) -> Any:
+    """Return what multiplies like the coefficients: a sparse matrix of those of many centers, which are mostly 0."""
+    if len(coefficients) <= _MANY_CENTERS:
+        return coefficients
+    from scipy.sparse import csr_array  # slow to import
+
+    return csr_array(coefficients)
 
 
 class Span(NamedTuple):
@@ -281,7 +292,11 @@ def pick_landmarks(kernel: Kernel, centers: SparseCenters) -> Iterator[Span]:
     left = centers.diagonals.copy()
     scale = 1.0 / np.maximum(centers.diagonals, np.finfo(np.float64).tiny)
     least = max(_LEAST_SHARE, 1e4 * kernel_noise(kernel, d))
-    gains = centers.products.copy()  # <c, R_j>
+    coefficients, gains = centers.coefficients, centers.products.copy()  # of c and <c, R_j>
+    if len(gains) > _MANY_CENTERS:
+        # Random sums of all centers stand for them: the sum of squares of their gains is the same in expectation.
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(_MANY_CENTERS, len(gains)))
+        coefficients, gains = signs @ coefficients, signs @ gains
     most = min(_COUNTS[-1], int(_LARGEST_SHARE * s))
     coordinates = np.empty((most, s))
     pivots: list[int] = []
@@ -297,7 +312,7 @@ def pick_landmarks(kernel: Kernel, centers: SparseCenters) -> Iterator[Span]:
         row = evaluator_of(kernel).block(columns, centers.points[j : j + 1])[0]
         row -= coordinates[:step, j] @ coordinates[:step]
         row /= np.sqrt(left[j])
-        gains -= np.outer(centers.coefficients @ row, row)
+        gains -= np.outer(coefficients @ row, row)
         left -= row * row
         left[j] = 0.0
         if (left * scale).min() < -1e-6:
@@ -376,7 +391,7 @@ def _bounds(
     """
     scales = np.sqrt(centers.diagonals)
     s, m = len(scales), len(pivots)
-    direct_reach = np.abs(centers.coefficients) @ scales
+    direct_reach = abs(centers.coefficients) @ scales
     reach = np.abs(factors) @ scales[pivots]
     cross = factors @ centers.products[:, pivots].T
     errors = centers.gram - cross - cross.T + factors @ gram @ factors.T
@@ -397,7 +412,7 @@ def _bounds(
     )
 
 
-def direct_rounding(kernel: Kernel, points: Floats, coefficients: Floats, diagonals: Floats) -> tuple[float, float]:
+def direct_rounding(kernel: Kernel, points: Floats, coefficients: Any, diagonals: Floats) -> tuple[float, float]:
     """Return the rounding of a squared distance by its direct evaluation and by c.c: relative to K(x, x), and the rest.
 
     The direct evaluation adds up s terms a_j D(x, s_j) and subtracts the spread of the center. D is at most
@@ -408,7 +423,7 @@ def direct_rounding(kernel: Kernel, points: Floats, coefficients: Floats, diagon
     """
     s, d = points.shape
     noise = kernel_noise(kernel, d)
-    sizes = np.abs(coefficients)
+    sizes = abs(coefficients)
     total = float(sizes.sum(axis=1).max())
     off = float(np.abs(coefficients.sum(axis=1) - 1.0).max())
     each = 2.0 * noise + 2.0 * (s + 8) * _UNIT + off + (0.0 if evaluator_of(kernel).distances.squared else NOISE)

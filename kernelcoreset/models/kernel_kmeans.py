@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_count, check_rows, check_same_dimension, check_weights
+from kernelcoreset.clustering.features import is_written_out
 from kernelcoreset.clustering.problem import Solution
 from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.describing.quality import Labeller
 from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.features.preparation import Preparation, preparation_of
+from kernelcoreset.files.documents import Fields
 from kernelcoreset.files.tables import float_column, label_column
 from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.centers import Centers, Labels
+from kernelcoreset.labelling.written_out import centers_of, lloyd_over_rows, written_out
 from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
+from kernelcoreset.models.prepared import PreparesRows
 
 _CORESET = "coreset.parquet"
+_MEANS = "means"
 _COST_ACCURACY = 1e-9  # of squared distances, see `Centers.label`
 _ROUNDING = 1e-6  # more than the sum of a cluster's coefficients can be off
 
 
 @dataclass(frozen=True, eq=False)
-class KernelKMeansModel(KeptAsFolder):
+class KernelKMeansModel(PreparesRows, KeptAsFolder):
     """A fitted kernel clustering: k centers in the feature space, each a combination of coreset points. Immutable.
 
     Parameters
@@ -40,6 +49,8 @@ class KernelKMeansModel(KeptAsFolder):
     solution : Solution
         Labels and coefficients on the coreset, cost, iterations.
     z : float
+    means : ndarray of shape (k, d), optional
+        Centers written out as vectors, if `refine` moved them; those of the solution otherwise.
 
     Examples
     --------
@@ -59,6 +70,7 @@ class KernelKMeansModel(KeptAsFolder):
     kernel: Kernel
     solution: Solution
     z: float = 2.0
+    means: Floats | None = None
 
     @staticmethod
     def fit_coreset(
@@ -85,6 +97,9 @@ class KernelKMeansModel(KeptAsFolder):
     @cached_property
     def centers(self) -> Centers:
         """The k centers, ready to label points."""
+        if self.means is not None:
+            radius = np.sqrt(self.solution.cost / self.coreset.weights.sum())
+            return centers_of(self.means, self.kernel, float(radius))
         return Centers(self.coreset.points, self.solution.coefficients, self.kernel)
 
     @property
@@ -102,21 +117,58 @@ class KernelKMeansModel(KeptAsFolder):
         """Weight of each cluster in the data as the coreset estimates it, shape (k,)."""
         return np.bincount(self.solution.labels, self.coreset.weights, minlength=self.k).astype(np.float64)
 
-    def predict(self, points: ArrayLike) -> NDArray[np.int32]:
-        """Return the cluster of every point, shape (n,)."""
+    @property
+    def own_coreset(self) -> Coreset:
+        """The coreset."""
+        return self.coreset
+
+    @cached_property
+    def preparation(self) -> Preparation | None:
+        """How rows become points; None if rows are points as they are."""
+        # Inside a spectral model, points already have their degrees.
+        return None if isinstance(self.kernel, Normalized) else preparation_of(self.coreset.settings)
+
+    def with_preparation(self, preparation: Preparation | None) -> Self:
+        """Return the same model, fitted to points that this preparation made of rows."""
+        return self if preparation is None else replace(self, coreset=self.coreset.with_preparation(preparation))
+
+    @property
+    def coreset_labels(self) -> NDArray[np.int32]:
+        """Cluster of each coreset point."""
+        return self.solution.labels
+
+    @cached_property
+    def typical_distances(self) -> Floats:
+        """Root mean squared distance of the rows of each cluster to its center, as the coreset estimates it."""
+        found = self.label_points(self.coreset.points)
+        weights = np.bincount(found.labels, self.coreset.weights, minlength=self.k)
+        squares = np.bincount(found.labels, self.coreset.weights * found.distances**2, minlength=self.k)
+        return np.sqrt(np.divide(squares, weights, out=np.zeros(self.k), where=weights > 0))
+
+    @property
+    def feature_kernel(self) -> Kernel | None:
+        """The kernel in whose feature space clusters are round."""
+        return self.kernel
+
+    def similar_fit(self, coreset: Coreset) -> Labeller:
+        """Cluster another coreset in the same way; return what labels points."""
+        return KernelKMeansModel.fit_coreset(coreset, self.k, self.kernel, z=self.z, n_init=1).predict_points
+
+    def predict_points(self, points: ArrayLike) -> NDArray[np.int32]:
+        """Return the cluster of every point, shape (n,), without a preparation."""
         return self.centers.predict(points)
 
-    def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
+    def label_points(self, points: ArrayLike, *, margins: bool = False) -> Labels:
         """Return cluster, distance and, if `margins`, the margin to the second nearest center of every point."""
         return self.centers.label(points, margins=margins)
 
-    def distances(self, points: ArrayLike) -> Floats:
-        """Return the feature distance of every point to every center, shape (n, k)."""
-        return self.centers.distances(points)
+    def distances(self, points: Any) -> Floats:
+        """Return the feature distance of every row to every center, shape (n, k)."""
+        return self.centers.distances(self.prepared(points))
 
-    def cost(self, points: ArrayLike, weights: ArrayLike | None = None) -> float:
-        """Return sum_x w_x min_c dist(x, c)^z over the given points, to about 9 digits."""
-        points = check_rows(points)
+    def cost(self, points: Any, weights: ArrayLike | None = None) -> float:
+        """Return sum_x w_x min_c dist(x, c)^z over the given rows, to about 9 digits."""
+        points = check_rows(self.prepared(points))
         weights = check_weights(weights, len(points))
         check_same_dimension("points", points.shape[1], self.coreset.points.shape[1], "the centers")
         # A root or power of a distance that is nearly 0 needs more digits than landmarks give.
@@ -142,7 +194,7 @@ class KernelKMeansModel(KeptAsFolder):
             Ids of the original rows if the coreset has ids, positions in the coreset otherwise.
         """
         count = check_count("count", count)
-        own = self.distances(self.coreset.points)[np.arange(len(self.coreset)), self.solution.labels]
+        own = self.centers.distances(self.coreset.points)[np.arange(len(self.coreset)), self.solution.labels]
         names = np.arange(len(self.coreset)) if self.coreset.ids is None else self.coreset.ids
         found = []
         for cluster in range(self.k):
@@ -163,6 +215,58 @@ class KernelKMeansModel(KeptAsFolder):
             )
         return KernelKMeansModel.fit_coreset(self.coreset, k, self.kernel, **{"z": self.z, **options})
 
+    def refine(self, points: Any, weights: ArrayLike | None = None, *, steps: int = 3) -> KernelKMeansModel:
+        """Return a model whose centers are nearer to the means of all points, by iterations of Lloyd over all of them.
+
+        A coreset gives the mean of a cluster up to the error of its few points there. One iteration over all points
+        removes most of it. That is possible where centers are vectors: Linear and Cosine, with z = 2. `solution`, the
+        labels of the coreset points, stays as it is.
+
+        Parameters
+        ----------
+        points : array-like of shape (n, d), or a table if the model prepares its rows
+            All points that the coreset stands for. float32 is used as it is.
+        weights : array-like of shape (n,), optional
+        steps : int
+            Largest number of iterations, each about as long as labelling the points.
+
+        Returns
+        -------
+        KernelKMeansModel
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelcoreset import KernelKMeansModel, Linear, build_coreset
+        >>> points = np.random.default_rng(0).normal(size=(5_000, 20))
+        >>> coreset = build_coreset(points, k=10, kernel=Linear(), size=100)
+        >>> model = KernelKMeansModel.fit_coreset(coreset, k=10, kernel=Linear())
+        >>> model.refine(points).cost(points) < model.cost(points)
+        True
+        """
+        if not self.can_be_refined:
+            raise SettingError(
+                f"`refine` needs centers that are vectors: a Linear or Cosine kernel and z=2; got {self.kernel!r} and "
+                f"z={self.z:g}. Use a larger coreset instead."
+            )
+        return self.refine_by_points(self.prepared(points), weights, steps)
+
+    def refine_by_points(self, points: ArrayLike, weights: ArrayLike | None, steps: int) -> KernelKMeansModel:
+        """Return the model of `refine` for points that need no preparation."""
+        points = check_rows(points)
+        weights = check_weights(weights, len(points))
+        check_same_dimension("points", points.shape[1], self.coreset.points.shape[1], "the centers")
+        steps = check_count("steps", steps)
+        means, solution = self.means, self.solution
+        if means is None:
+            means = written_out(self.coreset.points, solution.shares, solution.labels, self.k, self.kernel)
+        return replace(self, means=lloyd_over_rows(means, points, weights, self.kernel, steps))
+
+    @property
+    def can_be_refined(self) -> bool:
+        """Whether `refine` can move the centers."""
+        return self.z == 2.0 and is_written_out(self.kernel)
+
     def to_files(self) -> dict[str, bytes]:
         """Return the content of the two files by name, for storage that is not a local folder."""
         return self.to_files_with({})
@@ -181,6 +285,8 @@ class KernelKMeansModel(KeptAsFolder):
             "n_iter": solution.n_iter,
             "converged": solution.converged,
         }
+        if self.means is not None:
+            about[_MEANS] = base64.b64encode(self.means.astype("<f8").tobytes()).decode()
         return pack(about, _CORESET, table, others)
 
     @classmethod
@@ -208,7 +314,24 @@ def read_clustering(files: Mapping[str, bytes], trusted_modules: Iterable[str] =
         raise FormatError(f"The coefficients in {name} must sum to 1 for each cluster; they do not. Save it again.")
     solution = Solution(labels, own, k, about.number("cost"), about.whole("n_iter"), about.flag("converged"))
     kernel = Kernel.from_dict(about.mapping("kernel"), trusted_modules=trusted_modules)
-    return KernelKMeansModel(coreset, kernel, solution, z)
+    means = _read_means(about, k, coreset.points.shape[1]) if _MEANS in about.data else None
+    if means is not None and not (z == 2.0 and is_written_out(kernel)):
+        raise about.wrong(_MEANS, "left out for this kernel and z")
+    return KernelKMeansModel(coreset, kernel, solution, z, means)
+
+
+def _read_means(about: Fields, k: int, d: int) -> Floats:
+    rule = f"{k} x {d} finite float64 numbers in base64"
+    try:
+        content = base64.b64decode(about.text(_MEANS), validate=True)
+    except binascii.Error:
+        raise about.wrong(_MEANS, rule) from None
+    if len(content) != 8 * k * d:
+        raise about.wrong(_MEANS, rule)
+    means: Floats = np.frombuffer(content, dtype="<f8").astype(np.float64).reshape(k, d)
+    if not np.isfinite(means).all():
+        raise about.wrong(_MEANS, rule)
+    return means
 
 
 def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:

@@ -68,7 +68,7 @@ def refit_tracked(
     options = {"z": z, "n_init": n_init, "max_iter": max_iter, "seed": seed}
     if before is None:
         return Tracked(KernelKMeansModel.fit_coreset(coreset, k, kernel, **options), None)  # type: ignore[arg-type]
-    known = before.predict(coreset.points)
+    known = before.predict_points(coreset.points)
     start = known if before.k == k else None
     model = KernelKMeansModel.fit_coreset(coreset, k, kernel, start=start, **options)  # type: ignore[arg-type]
     place = match_labels(known, model.solution.labels, coreset.weights)

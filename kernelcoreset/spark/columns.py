@@ -13,16 +13,25 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ArrayType, DataType, FloatType, IntegralType, LongType, NumericType, StringType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    FloatType,
+    IntegralType,
+    LongType,
+    NumericType,
+    StringType,
+)
 
-from kernelcoreset.checks import Floats, check_columns, is_rounded
+from kernelcoreset.checks import Floats, check_columns
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.features.arrays import has_finite_sum, to_floats, to_numbers
+from kernelcoreset.features.preparation import Preparation
 
 FEATURE, WEIGHT, ID = "__kc_feature", "__kc_weight", "__kc_id"
-_EXACT = 2.0**53  # every whole number up to this one is a float64
 _ROUNDED = "a whole number beyond 2^53 that float64 rounds"
 _DIMENSION_ROWS = 1_000  # rows that are read to find the length of an array column
-_SHORT_TYPES = (pa.float32(), pa.uint8(), pa.int8(), pa.uint16(), pa.int16(), pa.int32())
 SETTINGS = ("features", "weight_col", "id_col")
 """What messages call the settings that name the columns, unless the caller says otherwise."""
 
@@ -32,7 +41,8 @@ class Layout:
     """Which columns hold the points. Plain data: it is sent to the executors.
 
     `features` are several numeric columns, or one array or vector column. `dimension` is the number of features of a
-    row; for an array or vector column it is None until `with_dimension` has found it.
+    row; for an array or vector column it is None until `with_dimension` has found it. With a `preparation`, rows become
+    points by it, and `dimension` is the number of their coordinates.
     """
 
     features: tuple[str, ...]
@@ -40,11 +50,25 @@ class Layout:
     weight_col: str | None = None
     id_col: str | None = None
     dimension: int | None = None
+    categorical: tuple[str, ...] = ()
+    """Features that hold names, not numbers. They can be read only with a preparation."""
+    preparation: Preparation | None = None
+
+    def prepared_by(self, preparation: Preparation | None) -> Layout:
+        """Return the layout of rows that become points by a preparation; without one, the same."""
+        if preparation is None:
+            return self
+        return replace(self, dimension=preparation.dimension, preparation=preparation)
 
     @property
     def columns(self) -> list[str]:
         """Names of the feature columns, then of weight and id."""
         return [*self.features, *(name for name in (self.weight_col, self.id_col) if name is not None)]
+
+    @property
+    def length(self) -> int | None:
+        """Number of elements of an array column, or of feature columns."""
+        return self.dimension if self.preparation is None else len(self.preparation.columns)
 
     @property
     def width(self) -> int:
@@ -58,10 +82,11 @@ def layout_of(
     weight_col: str | None = None,
     id_col: str | None = None,
     settings: tuple[str, str, str] = SETTINGS,
+    categorical: Sequence[str] = (),
 ) -> Layout:
     """Return the layout of the named columns, or raise SettingError if one is missing or of the wrong type.
 
-    `settings` are the names of the three settings, for messages.
+    `settings` are the names of the three settings, for messages. `categorical` features hold names, not numbers.
     """
     names = (features,) if isinstance(features, str) else tuple(features)
     if not names:
@@ -74,8 +99,14 @@ def layout_of(
     if twice:
         raise SettingError(f"Several columns have the name {', '.join(twice)}. Rename or drop all but one.")
     is_array = len(names) == 1 and isinstance(types[names[0]], ArrayType | VectorUDT)
+    check_columns({"features.categorical": categorical}, () if is_array else names)
     for name in names if not is_array else ():
-        _refuse_unless_numeric(name, types[name], "a number, or be the only feature as an array or vector of numbers")
+        if name in categorical:
+            _refuse_unless_name(name, types[name])
+        else:
+            _refuse_unless_numeric(
+                name, types[name], "a number, or be the only feature as an array or vector of numbers"
+            )
     if is_array and isinstance(types[names[0]], ArrayType):
         _refuse_unless_numeric(f"{names[0]}'s elements", types[names[0]].elementType, "numbers")  # type: ignore[attr-defined]
     if weight_col is not None:
@@ -83,7 +114,7 @@ def layout_of(
     if id_col is not None and not isinstance(types[id_col], IntegralType | StringType):
         kind = types[id_col].simpleString()
         raise SettingError(f"Column {id_col} must hold integers or strings to be the id; it is {kind}. Cast it.")
-    return Layout(names, is_array, weight_col, id_col, None if is_array else len(names))
+    return Layout(names, is_array, weight_col, id_col, None if is_array else len(names), tuple(categorical))
 
 
 def with_dimension(frame: DataFrame, layout: Layout) -> Layout:
@@ -101,12 +132,15 @@ def selection(frame: DataFrame, layout: Layout) -> list[Column]:
     """Return the columns a task needs, renamed: features, then weight, then id.
 
     Features are float64, but for longs: the task looks for those that float64 would round. Arrays of shorter numbers
-    stay as they are, too.
+    and categories stay as they are, too.
     """
     if layout.is_array:
         columns = [_numbers(frame, layout.features[0]).alias(FEATURE)]
     else:
-        columns = [_numbers(frame, name).alias(f"{FEATURE}{i}") for i, name in enumerate(layout.features)]
+        columns = [
+            (F.col(quoted(name)) if name in layout.categorical else _numbers(frame, name)).alias(f"{FEATURE}{i}")
+            for i, name in enumerate(layout.features)
+        ]
     if layout.weight_col is not None:
         columns.append(F.col(quoted(layout.weight_col)).cast("double").alias(WEIGHT))
     if layout.id_col is not None:
@@ -172,10 +206,17 @@ class BatchReader:
         """Return `read` as rows (n, d). Those of an array column keep their type and are not copied if all are good."""
         layout, n = self.layout, len(arrays[0])
         bad = np.zeros(n, dtype=bool)
-        rows = self._from_array(arrays[0], bad) if layout.is_array else self._from_columns(arrays, n, bad).T
+        if layout.is_array:
+            rows = self._from_array(arrays[0], bad)
+            if layout.preparation is not None:
+                rows = self._prepared(layout.preparation, list(rows.T), bad)
+        elif layout.preparation is not None:
+            rows = self._prepared(layout.preparation, arrays[: layout.width], bad)
+        else:
+            rows = self._from_columns(arrays, n, bad).T
         weights = None
         if layout.weight_col is not None:
-            weights = _to_floats(arrays[layout.width], exact=False)
+            weights = to_floats(arrays[layout.width], exact=False)
             wrong = ~np.isfinite(weights) | (weights < 0)
             if wrong.any():
                 self.bad.add(layout.weight_col, wrong)
@@ -190,11 +231,19 @@ class BatchReader:
             weights = np.where(bad, 0.0, weights)
         return rows, weights, ~bad
 
+    def _prepared(self, preparation: Preparation, arrays: Sequence[Any], bad: NDArray[np.bool_]) -> Floats:
+        points, wrong = preparation.apply(arrays)
+        for name, found in wrong.items():
+            if not self.layout.is_array:  # bad elements of arrays are counted already
+                self.bad.add(name, found)
+            bad |= found
+        return points.T
+
     def _from_columns(self, arrays: Sequence[pa.Array], n: int, bad: NDArray[np.bool_]) -> Floats:
         columns = np.empty((self.layout.width, n))
         for j, name in enumerate(self.layout.features):
-            columns[j] = _to_floats(arrays[j])
-            if not _has_finite_sum(columns[j]):
+            columns[j] = to_floats(arrays[j])
+            if not has_finite_sum(columns[j]):
                 wrong = ~np.isfinite(columns[j])
                 self.bad.add(name, wrong)
                 bad |= wrong
@@ -204,15 +253,15 @@ class BatchReader:
         name = self.layout.features[0]
         lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
         missing = array.is_null().to_numpy(zero_copy_only=False)
-        d = self.layout.dimension or 1  # None only if all rows are null or empty, so bad
+        d = self.layout.length or 1  # None only if all rows are null or empty, so bad
         wrong = missing | (lengths != d)
         if not wrong.any():
-            rows = _to_numbers(array.flatten()).reshape(len(array), d)
+            rows = to_numbers(array.flatten()).reshape(len(array), d)
         else:
             rows = np.full((len(array), d), np.nan)
             kept = array.filter(pa.array(~wrong)).flatten()
-            rows[~wrong] = _to_numbers(kept).reshape(-1, d)
-        if not _has_finite_sum(rows):
+            rows[~wrong] = to_numbers(kept).reshape(-1, d)
+        if not has_finite_sum(rows):
             wrong |= ~np.isfinite(rows).all(axis=1)
         self.bad.add(name, wrong)
         bad |= wrong
@@ -222,24 +271,34 @@ class BatchReader:
 def why_bad(frame: DataFrame, layout: Layout) -> Column:
     """Return a column with the reason why a row is bad, null for good rows: the rules of `BatchReader`, in SQL."""
     if layout.is_array:
-        name, d = layout.features[0], layout.dimension or 1
+        name, d = layout.features[0], layout.length or 1
         column = array_column(frame, name)
         bad = column.isNull() | (F.size(column) != d) | F.exists(column.cast("array<double>"), _not_finite)
         reasons = [F.when(bad, F.lit(f"{name}: null, NaN, infinite, or its length is not {d}"))]
         if _is_long(frame.schema[name].dataType):
             reasons.append(F.when(F.exists(column, _rounded), F.lit(f"{name}: {_ROUNDED}")))
     else:
-        reasons = [
-            F.when(_not_finite(F.col(quoted(name)).cast("double")), F.lit(f"{name}: null, NaN or infinite"))
-            for name in layout.features
-        ]
-        longs = [name for name in layout.features if _is_long(frame.schema[name].dataType)]
+        reasons = [reason for name in layout.features for reason in _why_bad_value(name, layout)]
+        numbers = [name for name in layout.features if name not in layout.categorical]
+        longs = [name for name in numbers if _is_long(frame.schema[name].dataType)]
         reasons += [F.when(_rounded(F.col(quoted(name))), F.lit(f"{name}: {_ROUNDED}")) for name in longs]
     if layout.weight_col is not None:
         weight = F.col(quoted(layout.weight_col)).cast("double")
         reason = F.lit(f"{layout.weight_col}: null, NaN, infinite or negative")
         reasons.append(F.when(_not_finite(weight) | (weight < 0), reason))
-    return F.coalesce(*reasons)
+    return F.coalesce(*reasons, F.lit(None).cast("string"))
+
+
+def _why_bad_value(name: str, layout: Layout) -> list[Column]:
+    """The reason why a row is bad for one column, if there can be one: missing values may be replaced."""
+    column = F.col(quoted(name))
+    imputes = layout.preparation is not None and layout.preparation.wanted.impute != "none"
+    if name in layout.categorical:
+        return [] if imputes else [F.when(column.isNull(), F.lit(f"{name}: null"))]
+    number = column.cast("double")
+    if imputes:
+        return [F.when(F.abs(number) == F.lit(float("inf")), F.lit(f"{name}: infinite"))]
+    return [F.when(_not_finite(number), F.lit(f"{name}: null, NaN or infinite"))]
 
 
 def _rounded(value: Column) -> Column:
@@ -267,42 +326,20 @@ def refuse_bad_rows(bad: BadRows, total: int) -> None:
         raise DataError(describe_bad_rows(bad, total))
 
 
-def _to_floats(array: pa.Array, *, exact: bool = True) -> Floats:
-    """A numeric Arrow array as float64, nulls as NaN; copied only if something changes.
-
-    With `exact`, whole numbers that float64 would round are NaN.
-    """
-    floats = array
-    if not pa.types.is_floating(array.type):
-        floats = array.cast(pa.float64(), safe=False)
-    result = np.asarray(floats.to_numpy(zero_copy_only=False), dtype=np.float64)
-    if exact and pa.types.is_int64(array.type) and (np.abs(result) >= _EXACT).any():
-        rounded = is_rounded(array.fill_null(0).to_numpy())
-        result = np.where(rounded, np.nan, result)
-    return result
-
-
-def _to_numbers(array: pa.Array) -> NDArray[Any]:
-    """A numeric Arrow array in its own type if that is short and no value is missing, else as float64."""
-    if array.null_count == 0 and array.type in _SHORT_TYPES:
-        return np.asarray(array.to_numpy())
-    return _to_floats(array)
-
-
-def _has_finite_sum(values: NDArray[Any]) -> bool:
-    """Whether the sum is finite. Then all terms are; otherwise each has to be checked."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(values.sum()))
+def _refuse_unless_name(name: str, kind: DataType) -> None:
+    if not isinstance(kind, StringType | NumericType | BooleanType):
+        raise SettingError(f"Column {name} must hold texts or numbers to be categorical; it is {kind.simpleString()}.")
 
 
 def _refuse_unless_numeric(name: str, kind: DataType, rule: str) -> None:
     if not isinstance(kind, NumericType):
-        hint = (
-            " All columns of a CSV are strings unless it is read with inferSchema=True."
-            if isinstance(kind, StringType)
-            else ""
-        )
-        raise SettingError(f"Column {name} must be {rule}; it is {kind.simpleString()}. Cast or encode it first.{hint}")
+        hint = ""
+        if isinstance(kind, StringType):
+            hint = (
+                " Or name it in features.categorical. All columns of a CSV are strings unless it is read with "
+                "inferSchema=True."
+            )
+        raise SettingError(f"Column {name} must be {rule}; it is {kind.simpleString()}. Cast it first.{hint}")
 
 
 def quoted(name: str) -> str:

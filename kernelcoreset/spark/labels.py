@@ -15,7 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
 
+from kernelcoreset.checks import Floats
+from kernelcoreset.describing.tally import RowTally
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.labelling.nearest import LabelledPoints
@@ -40,13 +43,17 @@ class LabelSettings:
     prediction_col: str = "prediction"
     distance_col: str | None = "distance"
     margin_col: str | None = None
+    outlier_col: str | None = None
     columns: tuple[str, ...] | None = None
     """Columns of the frame to keep; all by default."""
     drop_bad_rows: bool = False
     degrees: Degrees | None = None
     """For a spectral model: what gives a row its degree, as one more coordinate."""
+    typical: Floats | None = None
+    """The typical distance in each cluster, which outlier scores are measured by."""
     tally: bool = False
     probe: Probe | None = None
+    describe: bool = False
 
     @classmethod
     def of(cls, model: PointModel, layout: Layout, **options: Any) -> Self:
@@ -59,19 +66,25 @@ class LabelSettings:
             centers, z = clustering.centers, clustering.z
         degrees = model.degrees if isinstance(model, SpectralModel) else None
         d = centers.points.shape[1] - (degrees is not None)
+        typical = model.typical_distances if options.get("outlier_col") else None
+        preparation = model.preparation
+        if preparation is not None:
+            layout = _prepared_layout(layout, preparation)
+            return cls(centers, z, layout, degrees=degrees, typical=typical, **options)
         if not layout.is_array and len(layout.features) != d:
             given = f"{len(layout.features)} ({', '.join(layout.features)})"
             raise SettingError(
                 f"The model has {d} features; got {given}. Use the columns it was fitted on, in that order."
             )
-        return cls(centers, z, replace(layout, dimension=d), degrees=degrees, **options)
+        layout = replace(layout, dimension=d)
+        return cls(centers, z, layout, degrees=degrees, typical=typical, **options)
 
     @property
     def new_fields(self) -> list[StructField]:
         """The columns that labelling adds."""
         fields = [StructField(self.prediction_col, IntegerType(), False)]
-        fields += [StructField(name, DoubleType(), False) for name in (self.distance_col, self.margin_col) if name]
-        return fields
+        numbers = (self.distance_col, self.margin_col, self.outlier_col)
+        return [*fields, *(StructField(name, DoubleType(), False) for name in numbers if name)]
 
 
 def label_rows(
@@ -94,7 +107,10 @@ def label_rows(
     """
     refuse_taken(frame.columns, [field.name for field in settings.new_fields])
     if measurement is not None:
-        settings = replace(settings, tally=True, probe=measurement.probe)
+        typical = measurement.typical if settings.typical is None else settings.typical
+        settings = replace(
+            settings, tally=True, probe=measurement.probe, typical=typical, describe=measurement.describe
+        )
     labelled = _label_by_spark(frame, settings) if groups is None else _label_files(frame, settings, groups)
     if measurement is not None:
         labelled = measurement.observe(labelled)
@@ -156,6 +172,19 @@ def refuse_taken(there: Sequence[str], new: Sequence[str]) -> None:
         )
 
 
+def _prepared_layout(layout: Layout, preparation: Preparation) -> Layout:
+    """The layout with the preparation of a model; SettingError if the columns are others than those of its fit."""
+    names = (
+        preparation.names if not layout.is_array else sorted({name.rpartition("[")[0] for name in preparation.names})
+    )
+    if list(layout.features) != names:
+        raise SettingError(
+            f"The model was fitted on the columns {', '.join(names)}; got {', '.join(layout.features)}. Use those of "
+            "the fit, in that order."
+        )
+    return layout.prepared_by(preparation)
+
+
 def _as_vector(field: StructField) -> Column:
     column = F.col(quoted(field.name))
     return F.when(column.isNotNull(), array_to_vector(column)).alias(field.name, metadata=field.metadata)
@@ -172,6 +201,7 @@ def _label_batches(
     layout = settings.layout
     reader = BatchReader(layout)
     tally = Tally(len(settings.centers), partition, settings.probe)
+    described = _row_tally(settings)
     held: pa.RecordBatch | None = None
     dropped: pa.RecordBatch | None = None
     for batch in batches:
@@ -193,10 +223,12 @@ def _label_batches(
         found = settings.centers.label_rows(rows, margins=settings.margin_col is not None)
         if settings.tally:
             tally.add(rows.T, weights, found.labels, found.distances**settings.z)
+            _describe(described, batch, found, None if settings.degrees is not None else weights)
         if held is not None:
             yield held
         held = _with_columns(batch, found, settings)
     tally.bad_rows, tally.bad_columns = reader.bad.rows, reader.bad.counts
+    tally.descriptions = [] if described is None else [described.to_dict()]
     if settings.tally and held is None and dropped is not None:
         held = _with_columns(dropped, _NOT_LABELLED, settings)
     if held is not None:
@@ -207,9 +239,31 @@ def _with_columns(batch: pa.RecordBatch, found: Labels, settings: LabelSettings)
     arrays = [pa.array(found.labels, pa.int32())]
     arrays += [pa.array(found.distances)] if settings.distance_col else []
     arrays += [pa.array(found.margins)] if settings.margin_col else []
+    arrays += [pa.array(_outlier_scores(found, settings.typical))] if settings.outlier_col else []
     arrays += [pa.nulls(batch.num_rows, pa.string())] if settings.tally else []
     names = [field.name for field in _added_fields(settings)]
     return pa.RecordBatch.from_arrays([*batch.columns, *arrays], names=[*batch.schema.names, *names])
+
+
+def _row_tally(settings: LabelSettings) -> RowTally | None:
+    if not settings.describe or settings.typical is None:
+        return None
+    layout = settings.layout
+    return RowTally(
+        len(settings.centers), settings.typical, [name for name in (layout.id_col, layout.weight_col) if name]
+    )
+
+
+def _describe(tally: RowTally | None, batch: pa.RecordBatch, found: Labels, weights: Floats | None) -> None:
+    if tally is not None:
+        tally.add(dict(zip(batch.schema.names, batch.columns, strict=True)), found, weights)
+
+
+def _outlier_scores(found: Labels, typical: Floats | None) -> Floats:
+    """Distances by the typical ones; those of rows without a label are 0."""
+    if typical is None or (found.labels < 0).any():
+        return np.zeros(len(found.labels))
+    return found.distances / np.where(typical > 0.0, typical, 1.0)[found.labels]
 
 
 def _with_tally(batch: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:

@@ -76,4 +76,4 @@ def _merged_on_executors(leaves: DataFrame, settings: LeafSettings, step: Round,
 def merge_leaves(found: Leaves, settings: LeafSettings) -> Coreset:
     """Return the coreset of all leaves, refined."""
     merged = reduce_union(found.coresets, settings.recipe.varied(seed=settings.seed_of(1, 0)))
-    return replace(merged, settings=settings.recipe.settings)
+    return replace(merged, settings=settings.recipe.settings).with_preparation(settings.layout.preparation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,16 @@ from kernelcoreset.spectral.model import PointModel
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _BUILT_IN = "org.apache.spark.sql.catalyst."
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+_NAMES = (*_NUMBERS, pa.types.is_string, pa.types.is_large_string, pa.types.is_boolean)
 
 
 def register(spark: SparkSession, name: str, model: Any) -> None:
     """Register a model as a function of SQL, which returns the cluster of a row; on classic Spark and Spark Connect.
 
-    The function takes the features as numbers, in the order in which the model was fitted, or as one array. A row that
-    cannot be labelled (null, NaN, infinite, a whole number that float64 would round, an array of another length) gives
-    NULL. It lives as long as the session; registering the name again replaces it.
+    The function takes the features, in the order in which the model was fitted, or as one array of numbers. They are
+    prepared as those of the fit were. A row that cannot be labelled (null, NaN, infinite, a whole number that float64
+    would round, an array of another length) gives NULL. It lives as long as the session; registering the name again
+    replaces it.
 
     Parameters
     ----------
@@ -51,9 +54,18 @@ def register(spark: SparkSession, name: str, model: Any) -> None:
         raise SettingError(f"`model` must be a fitted model that labels points; got {type(model).__name__}.")
     if spark.catalog.functionExists(name) and str(spark.catalog.getFunction(name).className).startswith(_BUILT_IN):
         raise SettingError(f"`name`: Spark has a function {name}, which would no longer work. Choose another name.")
-    settings = LabelSettings.of(fitted, Layout((name,), is_array=True))
+    settings = LabelSettings.of(fitted, _layout_of_fit(fitted, name))
+    # Errors call the values by the name of the function. How they come, one by one or as an array, only tasks know.
+    settings = replace(settings, layout=replace(settings.layout, features=(name,), is_array=True))
     lend_machine_code(spark)
     spark.udf.register(name, _function(settings))
+
+
+def _layout_of_fit(fitted: PointModel, name: str) -> Layout:
+    preparation = fitted.preparation
+    if preparation is None:
+        return Layout((name,), is_array=True)
+    return Layout(tuple(preparation.names), is_array=False, categorical=tuple(preparation.categorical))
 
 
 def _function(settings: LabelSettings) -> Any:
@@ -90,13 +102,15 @@ def _labels(arrays: Sequence[pa.Array], settings: LabelSettings) -> pa.Array:
 
 def _layout(arrays: Sequence[pa.Array], layout: Layout) -> Layout:
     """Return the layout of the columns that the function was called with, which only its tasks know."""
-    name, d = layout.features[0], layout.dimension
+    name, d = layout.features[0], layout.length
     types = [array.type for array in arrays]
     is_array = len(types) == 1 and (pa.types.is_list(types[0]) or pa.types.is_large_list(types[0]))
     if not is_array and len(types) != d:
         raise DataError(f"{name} takes {d} numbers, or one array of {d}; got {len(types)} values.")
-    for kind in [types[0].value_type] if is_array else types:
-        if not any(is_kind(kind) for is_kind in _NUMBERS):
+    names = () if layout.preparation is None else layout.preparation.categorical
+    for place, kind in enumerate([types[0].value_type] if is_array else types):
+        is_name = layout.preparation is not None and layout.preparation.names[place] in names
+        if not any(is_kind(kind) for is_kind in (_NAMES if is_name else _NUMBERS)):
             raise DataError(f"{name} takes numbers, or an array of numbers; got {kind}. Cast it.")
     features = layout.features if is_array else tuple(f"{name} {i + 1}" for i in range(len(types)))
-    return Layout(features, is_array, dimension=d)
+    return Layout(features, is_array, dimension=layout.dimension, preparation=layout.preparation)

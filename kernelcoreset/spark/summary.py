@@ -8,7 +8,10 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
+from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.error import draw_mixed_center_sets
+from kernelcoreset.describing.description import Description
+from kernelcoreset.describing.tally import MOST_CLUSTERS, RowTally
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spectral.model import PointModel, SpectralModel
@@ -38,6 +41,8 @@ class KernelKMeansSummary:
     certificate : dict or None
         What was measured, what is proved, and what both mean, as `Certificate.to_dict` gives it.
     n_iter : int
+    description : dict or None
+        What the clusters are, as `Description.to_dict` gives it; None for more than 100 clusters.
     """
 
     rows: int
@@ -49,6 +54,7 @@ class KernelKMeansSummary:
     cluster_costs: list[float]
     certificate: dict[str, Any] | None
     n_iter: int
+    description: dict[str, Any] | None = None
 
 
 def clustering_of(model: PointModel) -> KernelKMeansModel | NeighborModel:
@@ -70,6 +76,8 @@ class Measurement:
     fraction : float, optional
         Share of the rows that the certificate is measured on; by default about 200,000 rows.
     seed : int
+    describe : bool
+        Whether to describe the clusters by the columns of the rows.
 
     Notes
     -----
@@ -84,11 +92,19 @@ class Measurement:
         center_sets: int = CENTER_SETS,
         fraction: float | None = None,
         seed: int = 0,
+        describe: bool = True,
     ) -> None:
         self.model = clustering_of(model)
+        self.describe = describe and model.k <= MOST_CLUSTERS
+        self._described = model
         has_certificate = center_sets > 0 and isinstance(model, KernelKMeansModel)
         self.probe = _draw_probe(model, weighted, center_sets, fraction, seed) if has_certificate else None  # type: ignore[arg-type]
         self._observation = Observation()
+
+    @property
+    def typical(self) -> Floats | None:
+        """The typical distance in each cluster, if the clusters are described."""
+        return self._described.typical_distances if self.describe else None
 
     def observe(self, labelled: DataFrame) -> DataFrame:
         """Return the labelled rows without the column of tallies, which is collected when they are written."""
@@ -110,7 +126,14 @@ class Measurement:
             cluster_costs=tally.costs.tolist(),
             certificate=self._certificate(tally),
             n_iter=1 if isinstance(model, NeighborModel) else model.solution.n_iter,
+            description=self._description(tally),
         )
+
+    def _description(self, tally: Tally) -> dict[str, Any] | None:
+        if not tally.descriptions:
+            return None
+        whole = RowTally.total(tally.descriptions, self.model.k)
+        return Description.of(whole, tally.sizes.tolist(), self._described.quality()).to_dict()
 
     def _certificate(self, tally: Tally) -> dict[str, Any] | None:
         if self.probe is None or isinstance(self.model, NeighborModel):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,9 @@ from pyarrow import fs
 from kernelcoreset.checks import Floats, check_count, check_points, check_same_dimension, check_seed, check_weights
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.describing.quality import Labeller
 from kernelcoreset.errors import FormatError
+from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.files.documents import parse_json
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels.combined import Normalized
@@ -29,6 +31,7 @@ from kernelcoreset.kernels.loops.tiles import TILE
 from kernelcoreset.labelling.centers import Labels
 from kernelcoreset.models.folder import ABOUT, KeptAsFolder
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel, read_clustering
+from kernelcoreset.models.prepared import PreparesRows
 from kernelcoreset.spectral.degrees import DEGREE_SAMPLE, Degrees
 from kernelcoreset.spectral.neighbors import NeighborModel
 
@@ -36,7 +39,7 @@ _DEGREES = "degrees.parquet"
 
 
 @dataclass(frozen=True, eq=False)
-class SpectralModel(KeptAsFolder):
+class SpectralModel(PreparesRows, KeptAsFolder):
     """A fitted spectral clustering, which can also label new points. Immutable.
 
     Parameters
@@ -132,11 +135,49 @@ class SpectralModel(KeptAsFolder):
         kept = self.clustering.cluster_weights * self.clustering.centers.squared_norms
         return float(self.k - kept.sum() / self.degrees.total)
 
-    def predict(self, points: ArrayLike) -> NDArray[np.int32]:
-        """Return the cluster of every point, shape (n,). The points may be new."""
+    @property
+    def own_coreset(self) -> Coreset:
+        """The coreset."""
+        return self.coreset
+
+    def with_preparation(self, preparation: Preparation | None) -> Self:
+        """Return the same model, fitted to points that this preparation made of rows."""
+        return self if preparation is None else replace(self, clustering=self.clustering.with_preparation(preparation))
+
+    @property
+    def coreset_points(self) -> Floats:
+        """Coreset points, shape (s, d), without their degrees."""
+        return np.ascontiguousarray(self.coreset.points[:, :-1])
+
+    @property
+    def coreset_counts(self) -> Floats:
+        """How many rows, or how much of their weight, each coreset point stands for: weights without degrees."""
+        return self.coreset.weights / self.coreset.points[:, -1]
+
+    @property
+    def coreset_labels(self) -> NDArray[np.int32]:
+        """Cluster of each coreset point."""
+        return self.clustering.solution.labels
+
+    @property
+    def typical_distances(self) -> Floats:
+        """Root mean squared distance to the center in the normalized feature space, of each cluster."""
+        return self.clustering.typical_distances
+
+    @property
+    def feature_kernel(self) -> Kernel | None:
+        """The normalized kernel."""
+        return self.clustering.kernel
+
+    def similar_fit(self, coreset: Coreset) -> Labeller:
+        """Cluster another coreset in the same way; return what labels points with their degrees."""
+        return self.clustering.similar_fit(coreset)
+
+    def predict_points(self, points: ArrayLike) -> NDArray[np.int32]:
+        """Return the cluster of every point, shape (n,), without a preparation. The points may be new."""
         return self.clustering.centers.predict(self.lift(points)[0])
 
-    def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
+    def label_points(self, points: ArrayLike, *, margins: bool = False) -> Labels:
         """Return cluster, distance in the normalized feature space and, if `margins`, the margin of every point."""
         return self.clustering.label(self.lift(points)[0], margins=margins)
 

@@ -7,9 +7,9 @@ sample. The sample is drawn uniformly, so that distances to neighbors show the d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,21 +20,25 @@ from kernelcoreset.clustering.cut import cut_labels
 from kernelcoreset.clustering.problem import most_points
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.describing.quality import Labeller
 from kernelcoreset.errors import DataError, FormatError
+from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.files.tables import label_column
 from kernelcoreset.kernels.families import Linear
 from kernelcoreset.labelling.centers import Labels
 from kernelcoreset.labelling.nearest import LabelledPoints
 from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
+from kernelcoreset.models.prepared import PreparesRows
 from kernelcoreset.neighbors.graph import neighbor_graph
 
 _TABLE = "neighbors.parquet"
+_BLOCK = 1_000
 DRAW: dict[str, Any] = {"kernel": Linear(), "draw": "uniform"}
 """What a coreset for this model is built with."""
 
 
 @dataclass(frozen=True, eq=False)
-class NeighborModel(KeptAsFolder):
+class NeighborModel(PreparesRows, KeptAsFolder):
     """A fitted spectral clustering by nearest neighbors, which can also label new points. Immutable.
 
     Parameters
@@ -115,11 +119,41 @@ class NeighborModel(KeptAsFolder):
         """The coreset points with their clusters, ready to label points."""
         return LabelledPoints(np.ascontiguousarray(self.coreset.points), self.labels, self.k)
 
-    def predict(self, points: ArrayLike) -> NDArray[np.int32]:
-        """Return the cluster of every point, that of the nearest coreset point, shape (n,)."""
-        return self.label(points).labels
+    @property
+    def own_coreset(self) -> Coreset:
+        """The coreset."""
+        return self.coreset
 
-    def label(self, points: ArrayLike, *, margins: bool = False) -> Labels:
+    def with_preparation(self, preparation: Preparation | None) -> Self:
+        """Return the same model, fitted to points that this preparation made of rows."""
+        return self if preparation is None else replace(self, coreset=self.coreset.with_preparation(preparation))
+
+    @property
+    def coreset_labels(self) -> NDArray[np.int32]:
+        """Cluster of each coreset point."""
+        return self.labels
+
+    @cached_property
+    def typical_distances(self) -> Floats:
+        """Median distance of the coreset points of each cluster to the nearest other one, shape (k,)."""
+        points = self.coreset.points
+        if len(points) == 1:
+            return np.zeros(1)
+        near = np.empty(len(points))
+        for low in range(0, len(points), _BLOCK):
+            squared = Linear().squared_distances(points[low : low + _BLOCK], points)
+            near[low : low + _BLOCK] = np.sqrt(np.partition(squared, 1, axis=1)[:, 1])
+        return np.array([np.median(near[self.labels == cluster]) for cluster in range(self.k)])
+
+    def similar_fit(self, coreset: Coreset) -> Labeller:
+        """Cluster another coreset in the same way; return what labels points."""
+        return NeighborModel.fit_coreset(coreset, self.k, n_init=1).predict_points
+
+    def predict_points(self, points: ArrayLike) -> NDArray[np.int32]:
+        """Return the cluster of every point, that of the nearest coreset point, shape (n,), without a preparation."""
+        return self.label_points(points).labels
+
+    def label_points(self, points: ArrayLike, *, margins: bool = False) -> Labels:
         """Return cluster, distance to the nearest coreset point and, if `margins`, the margin of every point.
 
         The margin is how much farther the nearest coreset point of another cluster is.

@@ -111,7 +111,7 @@ def test_missing_columns_are_named_with_those_that_are_there(frame):
         ),
         ("words", {}, "Column words's elements must be numbers; it is string"),
         (["x", "v"], {}, "Column v must be a number, or be the only feature"),
-        ("x", {"weight_col": "name"}, "Column name must be a number; it is string. Cast or encode it first"),
+        ("x", {"weight_col": "name"}, "Column name must be a number; it is string. Cast it first"),
         ("x", {"id_col": "w"}, "Column w must hold integers or strings to be the id; it is double. Cast it"),
         ([], {}, "`features` must name at least one column; got none"),
     ],

@@ -180,3 +180,17 @@ def test_lengths_that_differ_between_partitions_are_bad_rows(spark):
 def test_the_budget_knows_how_long_arrays_are(spark):
     frame = spark.sql("select transform(sequence(1, 50), i -> 1D * i * id) v from range(10)")
     assert settings_for(frame, features="v").leaf_bytes == 8 * 120 * 52
+
+
+@pytest.mark.parametrize("leaves", [1, 2_097, 2_098, 100_000, 1_000_000, 10**9])
+@pytest.mark.parametrize("dimension", [2, 1536])
+def test_rounds_of_merges_fit_in_tasks_and_on_the_driver(leaves, dimension):
+    leaf_size = 4_000
+    leaf_bytes = 8 * leaf_size * (dimension + 2)
+    left, points = leaves, leaf_size
+    for step in merge.merge_rounds(leaves, leaf_size, leaf_bytes):
+        assert step.groups * step.fan_in >= left > (step.groups - 1) * step.fan_in
+        assert step.fan_in * leaf_bytes <= max(merge.TASK_BUDGET, 2 * leaf_bytes)
+        left, points = step.groups, step.size
+    assert left * points * leaf_bytes <= merge.DRIVER_BUDGET * leaf_size or left <= 2
+    assert (leaves * leaf_bytes <= merge.DRIVER_BUDGET) == (not merge.merge_rounds(leaves, leaf_size, leaf_bytes))

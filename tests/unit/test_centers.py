@@ -248,3 +248,20 @@ def test_a_ladder_stops_when_all_points_have_a_proof():
     method = NumbersUpTo()
     assert Ladder(method, (2.0, 4.0)).run(chunk_of([1.0, 2.0]), (np.empty(2),)) == (2, 0.2)
     assert len(method.seen) == 1
+
+
+def test_landmarks_of_many_centers_give_the_labels_of_direct_evaluation():
+    """Above 64 centers, landmarks are picked for random sums of the centers, and zeros are left out of products."""
+    generator = np.random.default_rng(0)
+    points = generator.normal(scale=3.0, size=(900, 2))
+    owner = generator.integers(90, size=900)
+    coefficients = np.zeros((90, 900))
+    coefficients[owner, np.arange(900)] = 1.0 / np.bincount(owner, minlength=90)[owner]
+    centers = Centers(points, coefficients, Gaussian(sigma=4.0))
+    rows = generator.normal(scale=3.0, size=(2_000, 2))
+    found = centers.label(rows)
+    assert found.certified > 0.5
+    assert (found.labels == centers.label(rows, exact_distances=True).labels).all()
+    np.testing.assert_allclose(
+        centers.sparse.gram, coefficients @ centers.kernel.block(points, points) @ coefficients.T
+    )

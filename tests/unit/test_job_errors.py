@@ -7,15 +7,19 @@ import errno
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from py4j.clientserver import ClientServerConnection, JavaParameters, PythonParameters
+from py4j.java_gateway import GatewayProperty
 
 import kernelcoreset
 from kernelcoreset import ConflictError, DataError, FormatError, KernelError, SettingError
 from kernelcoreset.jobs import cli
+from kernelcoreset.jobs.explain import explain
 
 FROM_EXECUTOR = (
     "An exception was thrown from the Python worker\nTraceback (most recent call last):\n"
@@ -155,6 +159,19 @@ def test_any_failure_of_the_record_leaves_the_first_error(config, batch, capsys,
     batch.fail_with(DataError("first trouble"))
     assert cli.run_main(["--config", config]) == 3
     assert capsys.readouterr().err.splitlines()[-1].endswith("Bad data: first trouble")
+
+
+def test_a_call_of_java_that_is_gone_is_no_server_that_cannot_be_reached():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    gone = ClientServerConnection(JavaParameters(port=port), PythonParameters(), GatewayProperty(False, None), None)
+    with pytest.raises(ConnectionRefusedError) as caught:
+        gone.connect_to_java_server()
+    code, line = explain(caught.value)
+    assert code == 4
+    assert line.startswith("Environment: Spark stopped in the middle of the job: Answer from Java side is empty")
+    assert "cannot be reached" in explain(ConnectionRefusedError(111, "Connection refused"))[1]
 
 
 @pytest.mark.parametrize("second", [None, RuntimeError("Answer from Java side is empty")])

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from kernelcoreset import Cosine, Exponential, Gaussian, Laplacian, Linear, Matern, Polynomial, build_coreset
+from kernelcoreset.coresets import halving
 from kernelcoreset.coresets.cells import seed_cells
 from kernelcoreset.coresets.points import ColumnPoints, RowPoints, distances_between, points_of
 from kernelcoreset.coresets.seeding import draw_pivots
@@ -135,6 +136,19 @@ def test_pivots_from_a_sample_cost_as_much_as_pivots_from_all(count):
         for draw in (seed_cells, draw_pivots)
     )  # fmt: skip
     assert sampled < 1.15 * from_all
+
+
+def test_the_draws_to_halve_fit_in_memory(monkeypatch):
+    sizes = []
+
+    def halve(recipe, points, *rest):
+        sizes.append(points.shape)
+        return halving.halve(recipe, points, *rest)
+
+    monkeypatch.setattr("kernelcoreset.coresets.sampling.MOST_NUMBERS", 500 * 14)
+    monkeypatch.setattr("kernelcoreset.coresets.sampling.halve", halve)
+    build_coreset(some_points(3_000, 14), 3, Linear(), 100)
+    assert sizes == [(400, 14)]
 
 
 def test_far_points_that_a_sample_misses_become_pivots():

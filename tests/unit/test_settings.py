@@ -53,7 +53,7 @@ def test_the_reference_states_the_true_defaults():
     """A key with a default that is not commented out must be that default, or be in the list of examples."""
     examples = {"input.path", "input.features", "coreset.k", "cluster.k", "output.path"}
     tables = tomllib.loads((CONF / "reference.toml").read_text())
-    least = settings_with(input={"demo_rows": None, "path": "x", "features": ["a"]}).to_dict()
+    least = settings_with(input={"demo_rows": None, "path": "x", "features": ["a"]}, features={}).to_dict()
     for section in set(tables) - {"kernel"}:
         for key, value in tables[section].items():
             if f"{section}.{key}" not in examples:
@@ -159,7 +159,7 @@ def test_an_override_below_a_value_is_refused():
     ("sections", "message"),
     [
         ({"corset": {}}, r"Unknown section `corset`. Did you mean `coreset`\?"),
-        ({"xyz": {}}, "Unknown section `xyz`. Known: input, kernel"),
+        ({"xyz": {}}, "Unknown section `xyz`. Known: input, features, kernel"),
         ({"input": {"feature": ["a"]}}, r"Unknown key `input.feature`. Did you mean `input.features`\?"),
         ({"coreset": {"size": 9}}, r"Unknown key `coreset.size`. Did you mean `coreset.coreset_size`\?"),
         ({"output": {"qqqq": 9}}, "Unknown key `output.qqqq`. Known: path, table"),

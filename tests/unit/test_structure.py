@@ -15,10 +15,12 @@ SOURCES = {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in PA
 LAYERS = [
     {"errors", "_version"},
     {"checks"},
-    {"kernels", "files"},
+    {"files"},
+    {"kernels", "features"},
     {"coresets", "neighbors"},
     {"clustering"},
     {"labelling"},
+    {"describing"},
     {"models"},
     {"graphs", "store"},
     {"spectral"},

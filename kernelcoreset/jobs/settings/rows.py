@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelcoreset.checks import check_choice, check_count
+from kernelcoreset.checks import check_choice, check_count, shown
 from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.settings.fields import check_texts, column_names, flat_options, set_field
 
@@ -133,6 +133,10 @@ class OutputSettings:
         Names of the new columns: the cluster (0, 1, ...) and the distance to its center in the kernel's feature space.
     margin_col : str, optional
         Name of a third new column: how much farther the second nearest center is. Not written unless named.
+    outlier_col : str, optional
+        Name of a further new column: the distance by the typical one in the cluster. Not written unless named.
+    describe : bool
+        Whether the record of the run says what the clusters are, by the columns that are written.
     columns : list of str, optional
         Input columns to write; all by default.
     options : mapping
@@ -147,11 +151,16 @@ class OutputSettings:
     prediction_col: str = "prediction"
     distance_col: str = "distance"
     margin_col: str | None = None
+    outlier_col: str | None = None
+    describe: bool = True
     columns: tuple[str, ...] | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_texts("output", self, "path", "table", "format", "prediction_col", "distance_col", "margin_col")
+        check_texts("output", self, "outlier_col")
+        if not isinstance(self.describe, bool):
+            raise SettingError(f"`output.describe` must be true or false; got {shown(self.describe)}.")
         if self.path is not None and self.table is not None:
             raise SettingError("Give one of `output.path` and `output.table`; got both.")
         check_choice("output.mode", self.mode, ("error", "overwrite", "append", "overwrite-partitions"))
@@ -173,8 +182,8 @@ class OutputSettings:
     @property
     def new_columns(self) -> tuple[str, ...]:
         """Names of the columns that labelling adds."""
-        margin = () if self.margin_col is None else (self.margin_col,)
-        return (self.prediction_col, self.distance_col, *margin)
+        further = [name for name in (self.margin_col, self.outlier_col) if name is not None]
+        return (self.prediction_col, self.distance_col, *further)
 
 
 def _exactly_one(section_name: str, section: Any, *names: str) -> None:

@@ -13,6 +13,7 @@ from os import PathLike
 from typing import Any, Generic, TypeVar, overload
 
 from kernelcoreset.errors import SettingError
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.files.paths import extend_path, is_known
 from kernelcoreset.jobs.settings.clustering import (
     CertificateSettings,
@@ -79,6 +80,7 @@ class Settings:
     sections: Mapping[str, Any]
 
     input = SectionOf(InputSettings)
+    features = SectionOf(Features)
     kernel = SectionOf(KernelSettings)
     coreset = SectionOf(CoresetSettings)
     cluster = SectionOf(ClusterSettings)
@@ -150,7 +152,9 @@ class Settings:
     @staticmethod
     def from_dict(tables: Mapping[str, Any], sections: Sequence[str] | None = None) -> Settings:
         """Return the settings from a mapping of sections, such as `to_dict` returns."""
-        return Settings(make_sections(tables, SECTIONS, list(SECTIONS) if sections is None else sections))
+        if sections is None:  # all; without [features] numbers are used as they are
+            sections = ["features?" if name == "features" else name for name in SECTIONS]
+        return Settings(make_sections(tables, SECTIONS, sections))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings, defaults included, as plain data that can be written as JSON."""
@@ -162,6 +166,11 @@ class Settings:
     def has(self, *sections: str) -> bool:
         """Return whether the job uses all of these sections."""
         return all(name in self.sections for name in sections)
+
+    @property
+    def wanted_features(self) -> Features | None:
+        """How columns become points; None if the file has no section [features]."""
+        return self.features if self.has("features") else None
 
     def get(self, key: str) -> Any:
         """Return one setting by its full key, such as "coreset.k"."""

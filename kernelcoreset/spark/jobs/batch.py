@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.coresets.recipe import leaf_size_of
@@ -35,7 +36,7 @@ from kernelcoreset.spectral.neighbors import DRAW, NeighborModel
 def build_coreset(settings: Settings, record: RunRecord) -> None:
     """Build the coreset of all rows and write it."""
     with recorded_session(settings, record) as spark, record.stage("build"):
-        data = Input(spark, settings.input, settings.coreset.seed)
+        data = input_of(spark, settings)
         check_tables(spark, settings, data.source)
         coreset_step.build(data, settings, record)
 
@@ -44,7 +45,7 @@ def assign(settings: Settings, record: RunRecord) -> None:
     """Label all rows with a saved model."""
     model = load_model(str(settings.cluster.model_path), trusted_modules=settings.run.trusted_modules)
     with recorded_session(settings, record) as spark, record.stage("assign"):
-        data = Input(spark, settings.input, settings.coreset.seed)
+        data = input_of(spark, settings, model)
         check(data, settings)
         write_labels(data, model, settings, record)
 
@@ -52,7 +53,7 @@ def assign(settings: Settings, record: RunRecord) -> None:
 def run(settings: Settings, record: RunRecord) -> None:
     """Build the coreset of all rows, cluster it and label all rows."""
     with recorded_session(settings, record) as spark:
-        data = Input(spark, settings.input, settings.coreset.seed)
+        data = input_of(spark, settings)
         check(data, settings)
         with record.stage("build"):
             coreset = coreset_step.build(data, settings, record)
@@ -70,7 +71,7 @@ def spectral(settings: Settings, record: RunRecord) -> None:
     affinity = chosen_affinity(wanted, has_kernel=settings.has("kernel")) if wanted == "auto" else wanted
     record.add(affinity=affinity)
     with recorded_session(settings, record) as spark:
-        data = Input(spark, settings.input, settings.coreset.seed)
+        data = input_of(spark, settings)
         check(data, settings)
         model = (
             _fit_kernel_cut(data, settings, record) if affinity == "kernel" else _fit_neighbors(data, settings, record)
@@ -100,7 +101,22 @@ def _fit_neighbors(data: Input, settings: Settings, record: RunRecord) -> Neighb
 def plan(settings: Settings) -> dict[str, Any]:
     """Return what a run would read and need, without running it."""
     with open_session(settings) as spark:
-        return _plan(Input(spark, settings.input, settings.coreset.seed), settings)
+        return _plan(input_of(spark, settings), settings)
+
+
+def input_of(spark: SparkSession, settings: Settings, model: PointModel | None = None) -> Input:
+    """Return the rows of a job. Columns become points by [features], or as a model has it."""
+    features = settings.wanted_features
+    if model is not None:
+        features = None if model.preparation is None else model.preparation.wanted
+    return Input(spark, settings.input, settings.coreset.seed, features)
+
+
+def plan_assign(settings: Settings) -> dict[str, Any]:
+    """Return what `assign` would read and need, without running it."""
+    model = load_model(str(settings.cluster.model_path), trusted_modules=settings.run.trusted_modules)
+    with open_session(settings) as spark:
+        return _plan(input_of(spark, settings, model), settings)
 
 
 def _plan(data: Input, settings: Settings) -> dict[str, Any]:
@@ -112,6 +128,7 @@ def _plan(data: Input, settings: Settings) -> dict[str, Any]:
     leaf_size = leaf_size_of(size, settings.coreset.leaf_size)
     dimension = data.sized_layout.dimension or 1
     cores = os.cpu_count() or 1
+    look = data.look()
     return {
         "rows": rows,
         "scan": "direct" if groups else "spark",
@@ -120,6 +137,8 @@ def _plan(data: Input, settings: Settings) -> dict[str, Any]:
         "kernel_evaluations": rows * 4 * k + size * size,
         # Nanoseconds per row and core, measured on two-dimensional rows: building, then labelling and writing.
         "estimated_seconds": round(rows * (300 + 1_500) * 1e-9 / cores + 5, 1),
+        "share_of_squared_distance": {name: round(share, 3) for name, share in look.shares.items()},
+        "warnings": look.warnings,
     }
 
 

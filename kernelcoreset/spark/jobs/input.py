@@ -11,11 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from kernelcoreset.errors import DataError, KernelCoresetError, SettingError
+from kernelcoreset.features.look import Look
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.jobs.explain import BAD_DATA, explain_text
 from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.spark.columns import Layout, layout_of, quoted, with_dimension
 from kernelcoreset.spark.jobs.demo import demo_frame
 from kernelcoreset.spark.jobs.trace import traced
+from kernelcoreset.spark.sample import fit_preparation, look_at_rows
 from kernelcoreset.spark.scan import Footers, RowGroups, can_copy, can_read, local_files, shared
 
 _CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # the start of Spark's messages
@@ -32,6 +35,8 @@ class Input:
     settings : InputSettings
     seed : int
         For the generated rows of the demo.
+    features : Features, optional
+        How columns become points; by default numbers are used as they are.
 
     Attributes
     ----------
@@ -43,17 +48,25 @@ class Input:
         Which columns hold the points.
     """
 
-    def __init__(self, spark: SparkSession, settings: InputSettings, seed: int = 0) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: InputSettings, seed: int = 0, features: Features | None = None
+    ) -> None:
         self.spark = spark
         self.settings = settings
         self.source, self.frame = _open(spark, settings, seed)
-        self.layout = input_layout(self.frame, settings)
+        self.features = features
+        self.layout = input_layout(self.frame, settings, features)
         self._footers = Footers()
 
     @cached_property
     def sized_layout(self) -> Layout:
-        """The layout with the number of features; a small job for an array column."""
-        return with_dimension(self.frame, self.layout)
+        """The layout with the number of coordinates and the preparation, which a sample of the rows gives."""
+        layout = with_dimension(self.frame, self.layout)
+        return layout.prepared_by(fit_preparation(self.frame, layout, self.features, self.row_groups))
+
+    def look(self) -> Look:
+        """Return what a look at a sample of the features says."""
+        return look_at_rows(self.frame, self.sized_layout, self.row_groups)
 
     @cached_property
     def traced(self) -> DataFrame:
@@ -78,7 +91,11 @@ class Input:
 
     def row_groups_of(self, frame: DataFrame) -> list[RowGroups] | None:
         """Return the same for another frame that reads all or some of the files."""
-        readable = all(can_read(self.frame.schema[name].dataType) for name in self.layout.features)
+        categorical = self.layout.categorical
+        readable = all(
+            (can_copy if name in categorical else can_read)(self.frame.schema[name].dataType)
+            for name in self.layout.features
+        )
         found = self._row_groups(frame, self.layout.columns) if readable else None
         if found is None and self.settings.scan == "direct":
             raise DataError(
@@ -109,10 +126,11 @@ class Input:
         return (self._footers.row_groups(files, columns) or None) if files else None
 
 
-def input_layout(frame: DataFrame, settings: InputSettings) -> Layout:
+def input_layout(frame: DataFrame, settings: InputSettings, features: Features | None = None) -> Layout:
     """Return which columns of a frame hold the points, by the settings of the input."""
     names = ("input.features", "input.weight_col", "input.id_col")
-    return layout_of(frame, settings.features, settings.weight_col, settings.id_col, names)
+    categorical = () if features is None else [str(name) for name in features.categorical]
+    return layout_of(frame, settings.features, settings.weight_col, settings.id_col, names, categorical)
 
 
 def read_input(spark: SparkSession, settings: InputSettings, seed: int = 0) -> DataFrame:

@@ -90,7 +90,7 @@ class KeyedInput:
         wanted_input = settings.input
         if self.table is not None:  # the same rows in every step, whatever is written meanwhile
             wanted_input = replace(settings.input, options=self.table.pinned_options)
-        self.data = Input(spark, wanted_input, settings.coreset.seed)
+        self.data = Input(spark, wanted_input, settings.coreset.seed, settings.wanted_features)
         wanted = {"update.key_col": self.key_col, "update.version_col": settings.update.version_col}
         check_columns({setting: [name] for setting, name in wanted.items() if name}, self.data.frame.columns)
 

@@ -51,6 +51,7 @@ def label_input(
         prediction_col=output.prediction_col,
         distance_col=output.distance_col,
         margin_col=output.margin_col,
+        outlier_col=output.outlier_col,
         columns=None if columns is None else tuple(columns),
         drop_bad_rows=settings.input.bad_rows != "fail",
     )
@@ -61,7 +62,9 @@ def measurement_of(model: PointModel, settings: Settings, *, with_certificate: b
     """Return what measures a model on the labelled rows, with a certificate by the settings."""
     wanted = settings.certificate
     center_sets = wanted.center_sets if with_certificate else 0
-    return Measurement(model, settings.input.weight_col is not None, center_sets, wanted.fraction, wanted.seed)
+    weighted = settings.input.weight_col is not None
+    describe = settings.output.describe and with_certificate
+    return Measurement(model, weighted, center_sets, wanted.fraction, wanted.seed, describe)
 
 
 def summary_of(summary: KernelKMeansSummary, model: PointModel) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def summary_of(summary: KernelKMeansSummary, model: PointModel) -> dict[str, Any
     """
     found = asdict(summary)
     if not isinstance(model, KernelKMeansModel):
-        return {name: found[name] for name in ("rows", "bad_rows", "cluster_sizes", "n_iter")}
+        return {name: found[name] for name in ("rows", "bad_rows", "cluster_sizes", "n_iter", "description")}
     return found
 
 

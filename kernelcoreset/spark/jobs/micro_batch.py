@@ -27,7 +27,7 @@ from kernelcoreset.spark.jobs.labels import label_input, quarantined_rows
 from kernelcoreset.spark.jobs.output import partition_folder, write_output
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark
 from kernelcoreset.spark.merge import gather
-from kernelcoreset.spark.sample import random_order
+from kernelcoreset.spark.sample import fit_preparation, random_order
 from kernelcoreset.store.store import CoresetStore, LeafUpdate
 
 JOB = "stream"
@@ -77,7 +77,7 @@ class MicroBatchHandler:
         # Read once per micro-batch: every step below gets the state and returns the new one.
         state = StreamState.of(self._store)
         model = None if self._store is None else self._model_of(self._store, state)
-        layout = self._layout(frame, model)
+        layout = self._layout(frame, state, model)
         if self._store is None:
             order = random_order(self.settings.coreset.seed, by_file=False)
             kernel = kernel_of_rows(frame, layout, self.settings, order)
@@ -97,11 +97,16 @@ class MicroBatchHandler:
             labelled = label_input(frame, layout, model, self.settings, columns=self.settings.output.columns)
             self._write_batch(labelled, self.settings.output, batch, state)
 
-    def _layout(self, frame: DataFrame, model: KernelKMeansModel | None) -> Layout:
-        layout = input_layout(frame, self.settings.input)
-        if model is None:
-            return with_dimension(frame, layout)
-        return replace(layout, dimension=model.coreset.points.shape[1])
+    def _layout(self, frame: DataFrame, state: StreamState, model: KernelKMeansModel | None) -> Layout:
+        """Which columns hold the points. Means and scales are those of the first micro-batch."""
+        wanted = self.settings.wanted_features
+        layout = input_layout(frame, self.settings.input, wanted)
+        if state.preparation is not None:
+            return layout.prepared_by(store_model.preparation_in(state))
+        if model is not None:
+            return replace(layout, dimension=model.coreset.points.shape[1])
+        layout = with_dimension(frame, layout)
+        return layout.prepared_by(fit_preparation(frame, layout, wanted))
 
     # --- leaf --------------------------------------------------------------------------------------------------------
 
@@ -118,6 +123,7 @@ class MicroBatchHandler:
         good = found.rows - found.bad.rows
         state = replace(
             state,
+            preparation=None if layout.preparation is None else layout.preparation.to_dict(),
             checkpoint=self.settings.stream.checkpoint,
             batch=batch,
             rows=state.rows + good,

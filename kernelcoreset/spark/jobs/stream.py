@@ -59,7 +59,7 @@ def plan(settings: Settings) -> dict[str, Any]:
     with open_session(settings) as spark:
         state = _checked_state(settings)
         frame = read_stream(spark, settings.input)
-        input_layout(frame, settings.input)
+        input_layout(frame, settings.input, settings.wanted_features)
         return {
             "columns": ", ".join(frame.columns),
             "last_batch": state.batch,
@@ -74,7 +74,7 @@ def follow(spark: SparkSession, settings: Settings, record: RunRecord, stop: Sto
     with record.stage("look"):
         check_tables(spark, settings)
         frame = read_stream(spark, settings.input)
-        input_layout(frame, settings.input)
+        input_layout(frame, settings.input, settings.wanted_features)
         output = replace(settings.output, partition_by=(wanted.batch_col,))
         check_output_columns([*frame.columns, wanted.batch_col], output, settings.input)
         if wanted.batch_col in frame.columns:

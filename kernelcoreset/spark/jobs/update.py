@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -19,7 +20,7 @@ from kernelcoreset.jobs.record import RunRecord, log
 from kernelcoreset.jobs.settings.key_ranges import natural_order
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
-from kernelcoreset.spark.columns import refuse_bad_rows
+from kernelcoreset.spark.columns import Layout, refuse_bad_rows, with_dimension
 from kernelcoreset.spark.jobs.coreset import kernel_of_input, kernel_of_rows, leaf_settings_of
 from kernelcoreset.spark.jobs.delta import Commit
 from kernelcoreset.spark.jobs.history import recorded_session
@@ -29,7 +30,7 @@ from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spark.keyed_leaves import KeyLeaf, collect_keys, leaves_by_files, leaves_by_spark
 from kernelcoreset.spark.leaves import LeafSettings
 from kernelcoreset.spark.merge import DRIVER_BUDGET
-from kernelcoreset.spark.sample import random_order
+from kernelcoreset.spark.sample import fit_preparation, random_order
 from kernelcoreset.spark.scan import RowGroups
 from kernelcoreset.store.store import CoresetStore, LeafUpdate
 
@@ -102,11 +103,23 @@ class Update:
             if settings.update.scope.is_limited:
                 rows = self.input.rows_of(self.wanted_keys)
                 order = random_order(settings.coreset.seed, by_file=False)
-                kernel = kernel_of_rows(rows, data.sized_layout, settings, order)
+                kernel = kernel_of_rows(rows, self._layout, settings, order)
             else:
                 kernel = kernel_of_input(data, settings)
             self._store = store_model.make_store(settings, kernel)
         return self._store
+
+    @cached_property
+    def _layout(self) -> Layout:
+        """Which columns hold the points, with the preparation that the first run found."""
+        data, scope = self.input.data, self.settings.update.scope
+        layout = with_dimension(data.frame, data.layout)
+        if self._state.preparation is not None:
+            return layout.prepared_by(store_model.preparation_in(self._state))
+        if self.settings.wanted_features is not None and scope.is_limited:
+            rows = self.input.rows_of(self.wanted_keys)
+            return layout.prepared_by(fit_preparation(rows, layout, self.settings.wanted_features))
+        return data.sized_layout
 
     def run(self) -> None:
         """Do what is left to do, step by step; each step ends with a commit."""
@@ -207,7 +220,7 @@ class Update:
             )
 
     def _leaf_settings(self) -> LeafSettings:
-        return leaf_settings_of(self.settings, self.store.kernel, self.input.data.sized_layout)
+        return leaf_settings_of(self.settings, self.store.kernel, self._layout)
 
     def _waves(self, keys: list[str], settings: LeafSettings) -> Iterator[list[str]]:
         """Groups of keys whose leaves fit on the driver together."""
@@ -260,7 +273,15 @@ class Update:
         gone = {*state.gone, *(set(expired) & set(changes.vanished))} - set(put)
         # A key that leaves the window before its labels were written still gets them.
         pending = {*state.pending, *relabel} - set(changes.vanished)
-        state = replace(state, fit=None, pending=sorted(pending), gone=sorted(gone), root=self.input.root)
+        prepared = self._layout.preparation
+        state = replace(
+            state,
+            fit=None,
+            pending=sorted(pending),
+            gone=sorted(gone),
+            root=self.input.root,
+            preparation=None if prepared is None else prepared.to_dict(),
+        )
         if is_last:  # before that, keys that changed are still to be read
             state = replace(state, source=self._source_after({*self._known, *put} - set(expired)))
         self._commit(state.stamped(), put=put, expire=expired)

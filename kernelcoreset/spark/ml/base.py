@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, Self
 
 from pyspark.ml import Estimator
@@ -22,12 +23,14 @@ from kernelcoreset.checks import check_choice, check_count
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.errors import SettingError
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Gaussian
 from kernelcoreset.kernels.kernel import check_kernel
 from kernelcoreset.spark.columns import Layout, layout_of, with_dimension
 from kernelcoreset.spark.leaves import LeafSettings, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.ml.persistence import EstimatorReader, EstimatorWriter
+from kernelcoreset.spark.sample import fit_preparation
 
 
 def param(name: str, doc: str, convert: Any) -> Any:
@@ -42,6 +45,9 @@ class Columns(HasFeaturesCol, HasInputCols, HasPredictionCol, HasWeightCol):
         "distanceCol", "new column: distance to the nearest center in the feature space", TypeConverters.toString
     )
     marginCol = param("marginCol", "new column, if set: how much farther the second center is", TypeConverters.toString)
+    outlierCol = param(
+        "outlierCol", "new column, if set: the distance by the typical one in the cluster", TypeConverters.toString
+    )
     badRows = param(
         "badRows",
         "rows with null, NaN or infinity: 'fail' or 'drop'",
@@ -63,12 +69,18 @@ def optional(stage: Columns, name: str) -> str | None:
     return str(stage.getOrDefault(name)) if stage.isDefined(name) else None
 
 
-def stage_layout(stage: Columns, dataset: DataFrame, weight_col: str | None, id_col: str | None = None) -> Layout:
+def stage_layout(
+    stage: Columns,
+    dataset: DataFrame,
+    weight_col: str | None,
+    id_col: str | None = None,
+    categorical: Sequence[str] = (),
+) -> Layout:
     """Return where a stage finds the points of a DataFrame: in `inputCols` if they are set, else in `featuresCol`."""
     has_columns = stage.isSet(stage.inputCols)
     features = stage.getInputCols() if has_columns else stage.getFeaturesCol()
     names = ("inputCols" if has_columns else "featuresCol", "weightCol", "idCol")
-    return layout_of(dataset, features, weight_col, id_col, names)
+    return layout_of(dataset, features, weight_col, id_col, names, categorical)
 
 
 class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWritable):  # type: ignore[type-arg]
@@ -79,6 +91,7 @@ class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWr
     coresetSize = param("coresetSize", "points of the coreset, at least k", lambda v: check_count("coresetSize", v))
     nInit = param("nInit", "restarts on the coreset", lambda v: check_count("nInit", v))
     idCol = param("idCol", "column of row ids that the coreset keeps", TypeConverters.toString)
+    features = param("features", "scales, categories, logarithms and missing values: a Features object", Features.of)
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,11 +122,14 @@ class CoresetEstimator(Estimator, Columns, HasMaxIter, HasSeed, MLReadable, MLWr
             raise SettingError(
                 f"`coresetSize` must be at least k ({k}); got {size}. Ask for more points or fewer clusters."
             )
-        layout = stage_layout(self, dataset, optional(self, "weightCol"), optional(self, "idCol"))
+        wanted = self.getOrDefault("features") if self.isSet("features") else None
+        categorical = () if wanted is None else [str(name) for name in wanted.categorical]
+        layout = stage_layout(self, dataset, optional(self, "weightCol"), optional(self, "idCol"), categorical)
+        layout = with_dimension(dataset, layout)
         return LeafSettings(
             Recipe(k, self.getOrDefault("kernel"), size, seed=self.getSeed()),
             leaf_size=leaf_size_of(size),
-            layout=with_dimension(dataset, layout),
+            layout=layout.prepared_by(fit_preparation(dataset, layout, wanted)),
         )
 
     def write(self) -> EstimatorWriter:

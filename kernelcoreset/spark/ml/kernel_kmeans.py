@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kernelcoreset.checks import check_at_least
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.describing.description import Description
 from kernelcoreset.errors import DataError
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models import kernel_kmeans as local
 from kernelcoreset.spark.labels import LabelSettings, label_rows
@@ -44,9 +46,13 @@ class KernelKMeans(CoresetEstimator):
     inputCols : list of str
         Numeric columns, instead of featuresCol.
     weightCol, idCol : str, optional
-    predictionCol, distanceCol, marginCol : str
-        Names of the columns that `transform` adds. The margin is added only if `marginCol` is set.
+    predictionCol, distanceCol, marginCol, outlierCol : str
+        Names of the columns that `transform` adds. The margin, and the distance by the typical one in the cluster, are
+        added only if they are named.
     badRows : {"fail", "drop"}
+    features : Features or mapping, optional
+        Scales, categories, logarithms and missing values, as in `kernelcoreset.Features`; `inputCols` may then have
+        columns of texts. `transform` prepares rows in the same way. By default numbers are used as they are.
 
     Examples
     --------
@@ -76,7 +82,9 @@ class KernelKMeans(CoresetEstimator):
         predictionCol: str = "prediction",  # noqa: N803
         distanceCol: str = "distance",  # noqa: N803
         marginCol: str | None = None,  # noqa: N803
+        outlierCol: str | None = None,  # noqa: N803
         badRows: str = "fail",  # noqa: N803
+        features: Features | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self._setDefault(coresetSize=1000, z=2.0)
@@ -127,12 +135,14 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
         return label_rows(dataset, self._label_settings(dataset))
 
     def _label_settings(self, dataset: DataFrame, weight_col: str | None = None) -> LabelSettings:
+        prepared = self.localModel.preparation
         return LabelSettings.of(
             self.localModel,
-            stage_layout(self, dataset, weight_col),
+            stage_layout(self, dataset, weight_col, categorical=() if prepared is None else prepared.categorical),
             prediction_col=self.getPredictionCol(),
             distance_col=optional(self, "distanceCol"),
             margin_col=optional(self, "marginCol"),
+            outlier_col=optional(self, "outlierCol"),
             drop_bad_rows=self.getOrDefault("badRows") == "drop",
         )
 
@@ -162,6 +172,10 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
     def coreset(self) -> DataFrame:
         """The coreset as a DataFrame: point, weight and, if `idCol` was set, id."""
         return SparkSession.active().createDataFrame(self.localModel.coreset.to_arrow())
+
+    def describe(self) -> Description:
+        """Return what the clusters are, estimated from the coreset; `summary.description` has it for all rows."""
+        return self.localModel.describe()
 
     def clusterWeights(self) -> list[float]:  # noqa: N802
         """Return the weight of each cluster in the data, estimated from the coreset."""

@@ -14,6 +14,7 @@ from pyspark.ml.util import MLReader, MLWriter
 
 from kernelcoreset import __version__
 from kernelcoreset.errors import FormatError
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels import Kernel
@@ -112,7 +113,10 @@ class ModelReader(MLReader):  # type: ignore[type-arg]
 
 
 def _plain(values: dict[Any, Any]) -> dict[str, Any]:
-    return {param.name: value.to_dict() if isinstance(value, Kernel) else value for param, value in values.items()}
+    return {
+        param.name: value.to_dict() if isinstance(value, Kernel | Features) else value
+        for param, value in values.items()
+    }
 
 
 def _set_params(instance: Any, metadata: dict[str, Any], path: str) -> None:

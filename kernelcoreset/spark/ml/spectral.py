@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from kernelcoreset.checks import check_count
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel, Normalized
 from kernelcoreset.spark.leaves import LeafSettings
 from kernelcoreset.spark.ml.base import CoresetEstimator, param
@@ -47,9 +48,13 @@ class SpectralClustering(CoresetEstimator):
     inputCols : list of str
         Numeric columns, instead of featuresCol.
     weightCol, idCol : str, optional
-    predictionCol, distanceCol, marginCol : str
-        Names of the columns that `transform` adds. The margin is added only if `marginCol` is set.
+    predictionCol, distanceCol, marginCol, outlierCol : str
+        Names of the columns that `transform` adds. The margin, and the distance by the typical one in the cluster, are
+        added only if they are named.
     badRows : {"fail", "drop"}
+    features : Features or mapping, optional
+        Scales, categories, logarithms and missing values, as in `kernelcoreset.Features`; `inputCols` may then have
+        columns of texts. `transform` prepares rows in the same way. By default numbers are used as they are.
 
     Examples
     --------
@@ -81,7 +86,9 @@ class SpectralClustering(CoresetEstimator):
         predictionCol: str = "prediction",  # noqa: N803
         distanceCol: str = "distance",  # noqa: N803
         marginCol: str | None = None,  # noqa: N803
+        outlierCol: str | None = None,  # noqa: N803
         badRows: str = "fail",  # noqa: N803
+        features: Features | Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self._setDefault(affinity="auto", coresetSize=2000, degreeSample=DEGREE_SAMPLE)

@@ -1,0 +1,174 @@
+"""Fit and label embeddings of texts, beside faiss, scikit-learn and superkmeans: seconds and cost.
+
+Run from the project's root, with faiss-cpu and superkmeans installed beside the package:
+    python benchmarks/side_by_side.py --kept results.json --cache DIR
+Every case is a fit and the labels of all rows, with the threads of the machine. Results are kept in a file, so that
+cases can be measured one by one (--data, --k, --kernel, --method); the table has all that are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_approximation import Nystroem
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from benchmarks import tables, wide_data
+from kernelcoreset import Cosine, Gaussian, KernelKMeans, Linear
+
+SHAPES = {"100,000 x 384": (100_000, 384), "200,000 x 384": (200_000, 384), "100,000 x 1536": (100_000, 1536)}
+COMPONENTS = 256
+SIGMA = 1.0
+BLOCK = 4096
+ITERATIONS = 25  # of faiss: its default
+OURS = "kernelcoreset"
+
+
+def by_faiss(rows: np.ndarray, k: int) -> np.ndarray:
+    import faiss
+
+    faiss.omp_set_num_threads(os.cpu_count())
+    model = faiss.Kmeans(rows.shape[1], k, niter=ITERATIONS, seed=0)
+    model.train(rows)
+    return model.index.search(rows, 1)[1][:, 0]  # type: ignore[no-any-return]
+
+
+def by_superkmeans(rows: np.ndarray, k: int) -> np.ndarray:
+    import superkmeans
+
+    model = superkmeans.SuperKMeans(k, rows.shape[1], n_threads=os.cpu_count(), seed=0)
+    return model.assign(rows, model.train(rows)).astype(np.int64)  # type: ignore[no-any-return]
+
+
+def features(rows: np.ndarray) -> np.ndarray:
+    """Return Nystroem features of the Gaussian kernel."""
+    nystroem = Nystroem(kernel="rbf", gamma=0.5 / SIGMA**2, n_components=COMPONENTS, random_state=0)
+    return nystroem.fit_transform(rows).astype(np.float32)  # type: ignore[no-any-return]
+
+
+METHODS: dict[str, dict[str, Callable[[np.ndarray, int], np.ndarray]]] = {
+    "linear, cosine": {
+        OURS + " Linear": lambda rows, k: KernelKMeans(k, kernel=Linear(), random_state=0).fit_predict(rows),
+        OURS + " Cosine": lambda rows, k: KernelKMeans(k, kernel=Cosine(), random_state=0).fit_predict(rows),
+        "faiss": by_faiss,
+        "superkmeans": by_superkmeans,
+        "MiniBatchKMeans": lambda rows, k: MiniBatchKMeans(k, n_init=1, random_state=0).fit_predict(rows),
+        "KMeans": lambda rows, k: KMeans(k, n_init=1, random_state=0).fit_predict(rows),
+    },
+    "gaussian": {
+        OURS + " Gaussian": lambda rows, k: KernelKMeans(k, kernel=Gaussian(SIGMA), random_state=0).fit_predict(rows),
+        "Nystroem + KMeans": lambda rows, k: KMeans(k, n_init=1, random_state=0).fit_predict(features(rows)),
+        "Nystroem + MiniBatchKMeans": lambda rows, k: MiniBatchKMeans(k, n_init=1, random_state=0).fit_predict(
+            features(rows)
+        ),
+    },
+}
+
+
+def inner_sum(rows: np.ndarray, is_gaussian: bool) -> float:
+    """Return the sum of K(x, y) over all pairs of unit vectors."""
+    if not is_gaussian:
+        return float(np.square(rows.sum(axis=0, dtype=np.float64)).sum())
+    total = 0.0
+    for low in range(0, len(rows), BLOCK):
+        products = rows[low : low + BLOCK] @ rows.T
+        products -= 1.0
+        products *= 1.0 / SIGMA**2
+        total += float(np.exp(products, out=products).sum(dtype=np.float64))
+    return total
+
+
+def cost_of(rows: np.ndarray, labels: np.ndarray, kernel: str) -> float:
+    """Return the kernel k-means cost of the clusters of unit vectors: sum K(x, x) - sum_c sum K(x, y) / |c|."""
+    order = np.argsort(labels, kind="stable")
+    cuts = np.flatnonzero(np.diff(labels[order])) + 1
+    clusters = np.split(order, cuts)
+    return len(rows) - sum(inner_sum(rows[own], kernel == "gaussian") / len(own) for own in clusters)
+
+
+def embeddings(folder: Path, n: int, d: int) -> np.ndarray:
+    """Return the first n embeddings, from a file of an earlier run if there is one: they take longer than some fits."""
+    path = folder / f"embeddings_{d}.npy"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(path, wide_data.embeddings(max(most for most, own in SHAPES.values() if own == d), d))
+    rows: np.ndarray = np.load(path)[:n]
+    return rows
+
+
+def measure(options: argparse.Namespace, kept: dict[str, list[float]]) -> None:
+    """Add seconds and cost of every chosen case to `kept`."""
+    for kernel in options.kernel:
+        chosen = [name for name in METHODS[kernel] if not options.method or name in options.method]
+        for data in options.data:
+            rows = embeddings(options.cache, *SHAPES[data])
+            for name in chosen:
+                if name.startswith(OURS):
+                    METHODS[kernel][name](rows[:20_000], 50)  # compile
+            for k in options.k:
+                for name in chosen:
+                    begin = time.perf_counter()
+                    labels = METHODS[kernel][name](rows, k)
+                    seconds = time.perf_counter() - begin
+                    cost = cost_of(rows, np.asarray(labels), kernel)
+                    kept[json.dumps([kernel, data, k, name])] = [seconds, cost]
+                    print(
+                        f"{kernel}, {data}, k = {k}, {name}: {seconds:.2f} s, {cost:.6g}", file=sys.stderr, flush=True
+                    )
+                    options.kept.write_text(json.dumps(kept, indent=1))
+
+
+def rows_of_table(kept: dict[str, list[float]]) -> list[list[object]]:
+    """Return the rows of the table: those of one case together, each with its cost beside the best one."""
+    cases: dict[tuple[str, str, int], dict[str, list[float]]] = {}
+    for case, result in kept.items():
+        kernel, data, k, name = json.loads(case)
+        cases.setdefault((kernel, data, k), {})[name] = result
+    rows: list[list[object]] = []
+    for (kernel, data, k), results in sorted(cases.items(), key=lambda case: (case[0][0] == "gaussian", case[0])):
+        least = min(cost for _, cost in results.values())
+        for name in METHODS[kernel]:
+            if name in results:
+                seconds, cost = results[name]
+                above = f"{100.0 * (cost / least - 1.0):+.2f} %"
+                rows.append([kernel, data, f"{k:,}", name, f"{seconds:.2f}", f"{cost:.6g}", above])
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", choices=SHAPES, nargs="*", default=list(SHAPES))
+    parser.add_argument("--k", type=int, nargs="*", default=[100, 1_000])
+    parser.add_argument("--kernel", choices=METHODS, nargs="*", default=list(METHODS))
+    parser.add_argument("--method", nargs="*", help="only these rows of the table")
+    parser.add_argument("--kept", type=Path, required=True, help="file of all results, read first and then extended")
+    parser.add_argument("--cache", type=Path, required=True, help="folder for the embeddings")
+    parser.add_argument("--notes", default="", help="what else to say above the table")
+    parser.add_argument("--out", type=Path, default=Path("docs/results/side_by_side.md"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    kept = json.loads(options.kept.read_text()) if options.kept.exists() else {}
+    measure(options, kept)
+    about = (
+        f"Fit and labels of all rows, {os.cpu_count()} threads, all with their defaults and one restart, except ours "
+        "(`KernelKMeans(n_clusters=k, kernel=...).fit_predict(rows)`). The rows are float32 embeddings of docstrings, "
+        f"of length 1. faiss: {ITERATIONS} iterations. Gaussian: sigma = {SIGMA:g}; Nystroem: {COMPONENTS} features. "
+        "Costs are those of the kernel for the labels of all rows, whatever the method optimised. The last column is "
+        f"relative to the best in the same case. {options.notes}"
+    ).rstrip()
+    header = ["kernel", "rows", "k", "method", "fit and label, s", "cost", "above the best"]
+    tables.write_results(options.out, "Side by side", [about, tables.table(header, rows_of_table(kept))])
+
+
+if __name__ == "__main__":
+    main()

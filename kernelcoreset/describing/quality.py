@@ -1,0 +1,105 @@
+"""How good a clustering is as a whole, judged on its coreset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.choosing_k import weighted_rand_index
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.neighbors.persistence import Walks
+
+_MOST_POINTS = 1_000
+_SPLITS = 2
+
+Labeller = Callable[[Floats], NDArray[Any]]
+
+
+def quality_of(
+    coreset: Coreset,
+    labels: NDArray[Any],
+    fit: Callable[[Coreset], Labeller],
+    kernel: Kernel | None,
+    *,
+    places: Floats | None = None,
+    seed: int = 0,
+) -> dict[str, float | None]:
+    """Return what can be said of a clustering as a whole; at most 1,000 points of the coreset are used.
+
+    Parameters
+    ----------
+    coreset : Coreset
+    labels : ndarray of shape (s,)
+    fit : function
+        Clusters another coreset in the same way, and returns what labels points.
+    kernel : Kernel or None
+        None if there is no feature space: then nothing is said about variance and silhouette.
+    places : ndarray of shape (s, d), optional
+        The points whose nearest neighbors random walks follow; those of the coreset by default.
+    seed : int
+
+    Returns
+    -------
+    dict
+        `explained`, the share of the variance in the feature space that lies between the clusters; `silhouette`, the
+        weighted mean of (b - a) / b, with a and b the distances to the nearest and the next center; `stability`, the
+        agreement of the clusterings of two halves (1 if they agree); `persistence`, how long random walks over nearest
+        neighbors stay in their cluster, against chance.
+    """
+    chosen = np.arange(len(coreset))
+    if len(coreset) > _MOST_POINTS:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(coreset), _MOST_POINTS, replace=False))
+    points, weights, labels = coreset.points[chosen], coreset.weights[chosen], labels[chosen]
+    places = points if places is None else places[chosen]
+    k = len(np.unique(labels))
+    explained, silhouette = (None, None) if kernel is None else _in_feature_space(points, weights, labels, kernel)
+    return {
+        "explained": explained,
+        "silhouette": silhouette,
+        "stability": None if k == 1 else _stability(Coreset(points, weights), fit, k, seed),
+        "persistence": None if k == 1 else _persistence(places, weights, labels, seed),
+    }
+
+
+def _in_feature_space(
+    points: Floats, weights: Floats, labels: NDArray[Any], kernel: Kernel
+) -> tuple[float | None, float | None]:
+    """Share of the variance between the clusters, and the silhouette by centers."""
+    squared = kernel.squared_distances(points, points)
+    total = float(weights @ squared @ weights) / (2.0 * weights.sum())
+    clusters = np.unique(labels)
+    shares = np.where(labels == clusters[:, np.newaxis], weights, 0.0)
+    shares /= shares.sum(axis=1, keepdims=True)
+    # |x - c|^2 = sum_j a_j |x - s_j|^2 - 1/2 sum_jl a_j a_l |s_j - s_l|^2 for a center c = sum_j a_j s_j.
+    to_points = shares @ squared
+    to_centers = np.maximum(to_points - 0.5 * np.sum(to_points * shares, axis=1, keepdims=True), 0.0)
+    own = to_centers[np.searchsorted(clusters, labels), np.arange(len(labels))]
+    explained = 1.0 - float(weights @ own) / total if total > 0.0 else None
+    if len(clusters) == 1:
+        return explained, None
+    nearest, second = np.sqrt(np.partition(to_centers, 1, axis=0)[:2])
+    gaps = np.divide(second - nearest, second, out=np.zeros_like(second), where=second > 0)
+    return explained, float(np.average(gaps, weights=weights))
+
+
+def _persistence(points: Floats, weights: Floats, labels: NDArray[Any], seed: int) -> float:
+    return Walks.of(points, weights, seed=seed).persistence(labels, int(labels.max()) + 1)
+
+
+def _stability(coreset: Coreset, fit: Callable[[Coreset], Labeller], k: int, seed: int) -> float | None:
+    """How well the clusterings of two random halves agree on all points, on average."""
+    generator = np.random.default_rng(seed)
+    agreements = []
+    for _ in range(_SPLITS):
+        order = generator.permutation(len(coreset))
+        halves = [np.sort(order[part::2]) for part in (0, 1)]
+        if min(len(np.unique(coreset.points[half], axis=0)) for half in halves) < k:
+            return None
+        found = [fit(Coreset(coreset.points[half], coreset.weights[half]))(coreset.points) for half in halves]
+        agreements.append(weighted_rand_index(found[0], found[1], coreset.weights))
+    return float(np.mean(agreements))

@@ -1,0 +1,1 @@
+"""From columns of a table to points: scaled numbers, categories, logarithms and missing values."""

@@ -1,0 +1,137 @@
+"""Centers of Linear and Cosine written out as vectors, and iterations of Lloyd over all rows with them.
+
+A coreset knows the mean of a cluster up to the error of its few points there. One pass over all rows gives the mean
+itself. That takes one matrix product with k vectors, about as long as labelling the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats, Ints
+from kernelcoreset.clustering.features import unit_length
+from kernelcoreset.clustering.means import blocks
+from kernelcoreset.kernels.families import Cosine, Linear
+from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.loops.products import Reals
+from kernelcoreset.kernels.products import Frame
+from kernelcoreset.labelling.centers import Centers
+
+_SMALL_OFFSET = 4.0  # rows are centred if their mean is farther than so many times their spread: float32 needs it
+_SAMPLE = 256
+_SHORT_RANGE = (1e-15, 1e15)  # of the largest number: squares of others do not fit in float32
+_COARSE = 1e-4  # mean squared distance to the centers, of the largest squared norm: below it, float32 is too coarse
+
+
+def written_out(points: Floats, shares: Floats, labels: NDArray[np.int32], k: int, kernel: Kernel) -> Floats:
+    """Return the centers sum_j shares_j phi(s_j) of k clusters of points as vectors, shape (k, d).
+
+    phi(x) is x for Linear and x / |x| for Cosine.
+    """
+    vectors = unit_length(points) if isinstance(kernel, Cosine) else points
+    means = np.zeros((k, points.shape[1]))
+    np.add.at(means, labels, shares[:, np.newaxis] * vectors)
+    return means
+
+
+def centers_of(means: Floats, kernel: Kernel, radius: float) -> Centers:
+    """Return vectors as centers, each a combination of two points.
+
+    A mean of unit vectors (Cosine) is shorter than 1: it lies between a unit vector u and -u. Any other vector (Linear)
+    is the middle of two points at the distance `radius`, that of a typical row: `Centers` takes the accuracy that
+    distances need from the points that centers are made of.
+    """
+    if isinstance(kernel, Cosine):
+        shares = 0.5 + 0.5 * np.minimum(np.linalg.norm(means, axis=1), 1.0)
+        units = unit_length(means)
+        units[shares == 0.5] = np.eye(1, means.shape[1])
+        pairs = np.vstack([units, -units])
+    else:
+        shares = np.full(len(means), 0.5)
+        aside = radius * np.eye(1, means.shape[1])
+        pairs = np.vstack([means + aside, means - aside])
+    return Centers(pairs, np.hstack([np.diag(shares), np.diag(1.0 - shares)]), kernel)
+
+
+def lloyd_over_rows(means: Floats, rows: NDArray[Any], weights: Floats, kernel: Kernel, steps: int) -> Floats:
+    """Return written-out centers after at most `steps` iterations of Lloyd over rows (n, d) of any real type.
+
+    Nearest centers are found in float32, or in float64 if clusters are small beside their distances. Means are sums in
+    float64. A center that no row is nearest to stays where it is. Ends early if no row changes its center. Assumes
+    validated input.
+
+    Costs O(n k d) per iteration, as a matrix product. Memory in addition to the input is O(n + k d).
+    """
+    frame, scales = _frame(means, rows, kernel), _scales(rows, kernel)
+    labels = np.full(len(rows), -1, dtype=np.int32)
+    for _ in range(steps):
+        before = labels.copy()
+        sums = _one_pass(means - frame.mean, rows, weights, scales, frame, labels)
+        if np.array_equal(before, labels):
+            break
+        mass = np.bincount(labels, weights, minlength=len(means))[:, np.newaxis]
+        means = np.where(mass > 0.0, frame.mean + sums / np.where(mass > 0.0, mass, 1.0), means)
+    return means
+
+
+def _one_pass(
+    means: Floats, rows: NDArray[Any], weights: Floats, scales: Floats, frame: Frame, labels: NDArray[np.int32]
+) -> Floats:
+    """Write the nearest center of every row to `labels`; return the weighted sums of the rows of each center."""
+    narrow = means.astype(frame.dtype)
+    halves = 0.5 * np.einsum("ij,ij->i", narrow, narrow)
+    sums, is_scaled = np.zeros_like(means), bool((scales != 1.0).any())
+    for some in blocks(len(rows), max(means.shape)):
+        part = rows[some]
+        # Rows that are as they should be are multiplied where they are.
+        as_given = not frame.mean.any() and part.dtype == frame.dtype and part.flags.carray
+        part = part if as_given else frame.round(part)
+        products = part @ narrow.T
+        if is_scaled:
+            products *= scales[some, np.newaxis].astype(frame.dtype)
+        np.subtract(halves, products, out=products)
+        labels[some] = products.argmin(axis=1)
+        add_rows(part, weights[some] * scales[some], labels[some], sums)
+    return sums
+
+
+@compiled()
+def add_rows(rows: Reals, factors: Floats, labels: Ints, sums: Floats) -> None:
+    """Add factors[i] * rows[i] to sums[labels[i]]."""
+    for i in range(len(rows)):
+        own = sums[labels[i]]
+        for j in range(rows.shape[1]):
+            own[j] += factors[i] * rows[i, j]
+
+
+def _frame(means: Floats, rows: NDArray[Any], kernel: Kernel) -> Frame:
+    """What rows are centred by, and the precision that their distances to the centers need.
+
+    They are centred by the mean of the centers, or not at all if that is near beside their spread.
+    """
+    middle = means.mean(axis=0)
+    spread = np.sqrt(np.square(means - middle).sum(axis=1).mean())
+    if isinstance(kernel, Cosine) or np.linalg.norm(middle) <= _SMALL_OFFSET * spread:
+        middle = np.zeros_like(middle)
+    sample = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
+    sample = unit_length(sample) if isinstance(kernel, Cosine) else sample
+    away = Linear().squared_distances(sample, means).min(axis=1).mean()
+    is_coarse = away < _COARSE * np.square(sample - middle).sum(axis=1).max()
+    in_range = _SHORT_RANGE[0] < max(float(rows.max()), -float(rows.min())) < _SHORT_RANGE[1]
+    return Frame(middle, np.dtype(np.float32 if in_range and not is_coarse else np.float64))
+
+
+def _scales(rows: NDArray[Any], kernel: Kernel) -> Floats:
+    """1 / |x| for Cosine, 0 for a zero vector; 1 for Linear."""
+    if not isinstance(kernel, Cosine):
+        return np.ones(len(rows))
+    norms = np.empty(len(rows))
+    for some in blocks(len(rows), rows.shape[1]):
+        part = np.asarray(rows[some], dtype=np.float64)
+        norms[some] = np.sqrt(np.einsum("ij,ij->i", part, part))
+    scales: Floats = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
+    return scales

@@ -1,0 +1,156 @@
+"""What all models of points share: they prepare rows as those of the fit were, label them, and describe clusters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kernelcoreset.checks import Floats, check_weights
+from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.describing.description import Description
+from kernelcoreset.describing.quality import Labeller, quality_of
+from kernelcoreset.describing.tally import RowTally
+from kernelcoreset.features.preparation import Preparation, preparation_of
+from kernelcoreset.features.table import Columns, columns_of
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.labelling.centers import Labels
+
+
+class PreparesRows(ABC):
+    """A model that labels rows of a table if its coreset was built from prepared features, else points."""
+
+    @property
+    @abstractmethod
+    def own_coreset(self) -> Coreset:
+        """The coreset, whose settings hold the preparation."""
+
+    @cached_property
+    def preparation(self) -> Preparation | None:
+        """How rows become points; None if rows are points as they are."""
+        return preparation_of(self.own_coreset.settings)
+
+    def prepared(self, rows: Any) -> Any:
+        """Return the points of rows, shape (n, d).
+
+        Parameters
+        ----------
+        rows : array-like of shape (n, d), pandas.DataFrame, pyarrow.Table or mapping of columns
+            With the columns that the model was fitted on. Without a preparation, points.
+        """
+        return rows if self.preparation is None else self.preparation.transform(rows)
+
+    @abstractmethod
+    def with_preparation(self, preparation: Preparation | None) -> Self:
+        """Return the same model, fitted to points that this preparation made of rows."""
+
+    @abstractmethod
+    def predict_points(self, points: Any) -> NDArray[np.int32]:
+        """Return the cluster of every point, shape (n,), without a preparation."""
+
+    @abstractmethod
+    def label_points(self, points: Any, *, margins: bool = False) -> Labels:
+        """Return cluster, distance and, if `margins`, the margin of every point, without a preparation."""
+
+    def predict(self, points: Any) -> NDArray[np.int32]:
+        """Return the cluster of every row, shape (n,); rows are prepared as those of the fit were."""
+        return self.predict_points(self.prepared(points))
+
+    def label(self, points: Any, *, margins: bool = False) -> Labels:
+        """Return cluster, distance and, if `margins`, how much farther the second nearest cluster is, of every row."""
+        return self.label_points(self.prepared(points), margins=margins)
+
+    @property
+    @abstractmethod
+    def k(self) -> int:
+        """Number of clusters."""
+
+    @property
+    @abstractmethod
+    def coreset_labels(self) -> NDArray[np.int32]:
+        """Cluster of each coreset point."""
+
+    @property
+    @abstractmethod
+    def typical_distances(self) -> Floats:
+        """The typical distance of a row of each cluster, shape (k,): what outliers are measured by."""
+
+    @abstractmethod
+    def similar_fit(self, coreset: Coreset) -> Labeller:
+        """Cluster another coreset in the same way; return what labels points. For the stability of the clusters."""
+
+    @property
+    def feature_kernel(self) -> Kernel | None:
+        """The kernel in whose feature space clusters are round; None if there is none."""
+        return None
+
+    def quality(self, seed: int = 0) -> dict[str, float | None]:
+        """Return how good the clusters are as a whole, judged on the coreset, see `quality_of`."""
+        return quality_of(
+            self.own_coreset,
+            self.coreset_labels,
+            self.similar_fit,
+            self.feature_kernel,
+            places=self.coreset_points,
+            seed=seed,
+        )
+
+    def outlier_scores(self, found: Labels) -> Floats:
+        """Return the distance of labelled rows by the typical one of their cluster, shape (n,)."""
+        return found.distances / np.where(self.typical_distances > 0.0, self.typical_distances, 1.0)[found.labels]
+
+    def describe(self, rows: Any = None, weights: Any = None) -> Description:
+        """Return what the clusters are: sizes, the columns that set them apart, typical and unusual rows, quality.
+
+        Parameters
+        ----------
+        rows : array-like of shape (n, d), pandas.DataFrame, pyarrow.Table or mapping of columns, optional
+            Rows to describe the clusters by. A table may have more columns than the model was fitted on. By default the
+            points of the coreset, which estimate all rows.
+        weights : array-like of shape (n,), optional
+
+        Returns
+        -------
+        Description
+            `print` shows it in words.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import kernelcoreset as kc
+        >>> ages = np.random.default_rng(0).normal(size=(300, 1)) + np.repeat([[20.0], [60.0], [90.0]], 100, axis=0)
+        >>> model = kc.KernelKMeans(3, kernel=kc.Linear(), features={}, random_state=0).fit(ages).model_
+        >>> [round(each["typical"][0]["x0"]) for each in sorted(model.describe(ages).clusters, key=str)]
+        [20, 60, 90]
+        """
+        if rows is None:
+            columns, found, own = self._coreset_columns()
+        else:
+            columns, found = columns_of(rows), self.label(rows, margins=True)
+            own = check_weights(weights, len(found.labels))
+        tally = RowTally(self.k, self.typical_distances, ("id",))
+        tally.add(columns, found, own)
+        return Description.of(tally, np.bincount(found.labels, own, minlength=self.k).tolist(), self.quality())
+
+    def _coreset_columns(self) -> tuple[Columns, Labels, Floats]:
+        coreset, preparation = self.own_coreset, self.preparation
+        points = self.coreset_points
+        found = self.label_points(points, margins=True)
+        columns = columns_of(points) if preparation is None else preparation.restore(points)
+        if coreset.ids is not None:
+            columns["id"] = pa.array(coreset.ids)
+        return columns, found, self.coreset_counts
+
+    @property
+    def coreset_points(self) -> Floats:
+        """Coreset points, shape (s, d)."""
+        return self.own_coreset.points
+
+    @property
+    def coreset_counts(self) -> Floats:
+        """How many rows, or how much of their weight, each coreset point stands for, shape (s,)."""
+        return self.own_coreset.weights
