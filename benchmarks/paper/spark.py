@@ -70,7 +70,7 @@ def spark_coresets(
         for seed in seeds:
             layout = Layout(names, is_array=False, dimension=len(names))
             settings = LeafSettings(Recipe(k, kernel, size, seed=seed), leaf_size_of(size), layout)
-            leaf_rows = leaves_by_files(spark, row_groups, settings)
+            leaf_rows = leaves_by_files(spark, [[part] for part in row_groups], settings)
             found.append(merge_leaves(gather(leaf_rows, settings, most_leaves=len(row_groups)), settings))
         return found
 
