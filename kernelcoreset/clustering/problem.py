@@ -62,6 +62,15 @@ class Problem:
         """The points as explicit vectors, exact if the kernel has a low rank; computed when first used."""
         return explicit_features(self.kernel, self.cloud, self.weights, _RANK, np.random.default_rng(0))
 
+    def has_rank(self, most: int) -> bool:
+        """Return whether explicit vectors of at most `most` numbers, or those of a formula, are exact: the features."""
+        if "features" not in vars(self):
+            found = explicit_features(self.kernel, self.cloud, self.weights, most, np.random.default_rng(0))
+            if not found.exact:
+                return False
+            vars(self)["features"] = found
+        return self.features.exact
+
     def part(self, rows: NDArray[np.int64]) -> Problem:
         """Return the problem of some of the points. It takes its distances from the matrix of all, if that is there."""
         diagonals = self.cloud.diagonals

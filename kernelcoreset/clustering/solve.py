@@ -24,6 +24,8 @@ from kernelcoreset.kernels.kernel import Kernel, check_kernel
 
 # With no more points and clusters than these, the matrix of their distances is small enough for the processor's cache.
 _FEW_POINTS, _FEW_CLUSTERS = 500, 32
+# Up to so many points, vectors of more than an eighth as many numbers take longer than the matrix.
+_MATRIX_POINTS, _NUMBERS = 4_000, 1 / 8
 # Mean cost of a point, of the largest squared norm, below which rounding shows in the ninth digit of the cost.
 _COARSE = 1e-4
 
@@ -80,8 +82,8 @@ def solve(
     points, or if there is no memory for it, all distances are evaluated once, block by block; the result may then not
     be `converged`.
 
-    Other z, and up to 500 points with up to 32 clusters, use the matrix throughout: O(s^2) for the first iteration of a
-    run and, for z = 2, O(s) for each point that moves.
+    Other z, and up to 32 clusters of up to 500 points (4,000, if they need more than s / 8 numbers), use the matrix
+    throughout: O(s^2) for the first iteration of a run and, for z = 2, O(s) for each point that moves.
 
     Examples
     --------
@@ -124,8 +126,9 @@ def solve_problem(
 ) -> Solution:
     """Return the best of all runs, improved by swaps. Assumes validated input."""
     starts = [] if start is None else [start]
-    few = len(problem.weights) <= _FEW_POINTS and k <= _FEW_CLUSTERS
-    if z == 2.0 and not few:
+    s = len(problem.weights)
+    few = s <= _FEW_POINTS or (z == 2.0 and s <= _MATRIX_POINTS and not problem.has_rank(int(s * _NUMBERS)))
+    if z == 2.0 and not (few and k <= _FEW_CLUSTERS):
         return solve_by_features(problem, k, n_init, max_iter, generator, starts)
     return _solve_by_matrix(problem, k, z, n_init, max_iter, generator, starts)
 

@@ -330,3 +330,11 @@ def test_coefficients_are_made_of_labels_and_shares():
     assert solution.coefficients.tolist() == [[0.0, 1.0, 0.0], [0.25, 0.0, 0.75]]
     with pytest.raises(ValueError, match="read-only"):
         solution.shares[0] = 1.0
+
+
+def test_features_are_kept_only_if_they_have_the_rank():
+    points = np.random.default_rng(1).normal(size=(600, 2))
+    for sigma, is_low in ((0.05, False), (20.0, True)):
+        problem = prepare(Coreset(points, np.ones(600)), Gaussian(sigma=sigma))
+        assert problem.has_rank(75) == is_low
+        assert ("features" in vars(problem)) == is_low
