@@ -195,8 +195,8 @@ def test_damaged_metadata_is_refused(about):
 
 
 def test_a_newer_format_is_refused():
-    about = json.dumps({"format": 2, "dimension": 2, "settings": {}})
-    with pytest.raises(FormatError, match=r"has format 2; this version reads up to 1. Upgrade kernelcoreset"):
+    about = json.dumps({"format": 3, "dimension": 2, "settings": {}})
+    with pytest.raises(FormatError, match=r"has format 3; this version reads up to 2. Upgrade kernelcoreset"):
         Coreset.from_arrow(example().to_arrow().replace_schema_metadata({"kernelcoreset": about}))
 
 

@@ -116,7 +116,9 @@ class Update:
         layout = with_dimension(data.frame, data.layout)
         if self._state.preparation is not None:
             return layout.prepared_by(store_model.preparation_in(self._state))
-        if self.settings.wanted_features is not None and scope.is_limited:
+        if self.settings.wanted_features is None:
+            return layout  # without a look at files that have not changed
+        if scope.is_limited:
             rows = self.input.rows_of(self.wanted_keys)
             return layout.prepared_by(fit_preparation(rows, layout, self.settings.wanted_features))
         return data.sized_layout
