@@ -128,7 +128,9 @@ class Preparation:
         columns = columns_of(table)
         n = len(next(iter(columns.values()))) if columns else 0
         if not n:
-            raise DataError("Means and scales of the features cannot be found: there is no row.")
+            raise DataError(
+                "Means and scales of the features cannot be found: there is no row. Check the filter or the path."
+            )
         own = check_weights(weights, n)
         named = {key: named_columns(columns, getattr(wanted, key)) for key in ("categorical", "log")}
         check_columns({f"features.{key}": names for key, names in named.items()}, list(columns))

@@ -15,12 +15,10 @@ def names_below(spark: SparkSession, path: str) -> list[str] | None:
     >>> names_below(spark, "s3a://bucket/labels")  # doctest: +SKIP
     ['_SUCCESS', 'day=1/', 'day=1/part-00000.parquet']
     """
-    jvm: Any = getattr(spark, "_jvm", None)
-    if jvm is None:
+    at = _place(spark, path)
+    if at is None:
         return None
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    context: Any = spark.sparkContext
-    system = place.getFileSystem(context._jsc.hadoopConfiguration())
+    place, system = at
     if not system.exists(place):
         return []
     root = system.getFileStatus(place).getPath().toUri().getPath()
@@ -60,10 +58,18 @@ def qualified_path(spark: SparkSession, path: str) -> str | None:
     >>> qualified_path(spark, "labels")  # doctest: +SKIP
     'file:/home/user/labels'
     """
+    found = _place(spark, path)
+    if found is None:
+        return path if path.startswith("/") or "://" in path or path.startswith("dbfs:/") else None
+    place, system = found
+    return str(system.makeQualified(place).toString())
+
+
+def _place(spark: SparkSession, path: str) -> tuple[Any, Any] | None:
+    """A path of Hadoop and its file system; None on Spark Connect, which has no Java on this side."""
     jvm: Any = getattr(spark, "_jvm", None)
     if jvm is None:
-        return path if path.startswith("/") or "://" in path or path.startswith("dbfs:/") else None
+        return None
     place = jvm.org.apache.hadoop.fs.Path(path)
     context: Any = spark.sparkContext
-    system = place.getFileSystem(context._jsc.hadoopConfiguration())
-    return str(system.makeQualified(place).toString())
+    return place, place.getFileSystem(context._jsc.hadoopConfiguration())
