@@ -16,6 +16,8 @@ from kernelcoreset.clustering.trials import TIE, Trials
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.exploring.sentences import sentences_of
 from kernelcoreset.kernels.families import Gaussian, Linear
+from kernelcoreset.reporting.elements import table
+from kernelcoreset.reporting.notebook import card, sentences
 
 NEIGHBORS = "SpectralClustering"
 KERNEL = "SpectralClustering with a kernel"
@@ -137,6 +139,13 @@ class Exploration:
         sizes = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
         lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, sizes, strict=True)).rstrip() for row in cells]
         return "\n".join([*self.sentences, "", *lines])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the sentences and the table."""
+        rows = self.table
+        cells = [[_shown(value) for value in row.values()] for row in rows]
+        facts = {"rows": self.rows, "sampled": self.sampled}
+        return card("Exploration", facts, sentences(self.sentences), table(list(rows[0]), cells))
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the best persistence of each method against k with matplotlib, and return the axes."""
