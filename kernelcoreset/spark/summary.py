@@ -23,6 +23,9 @@ CENTER_SETS = 100
 _PROBED_ROWS = 200_000  # about how many rows the certificate is measured on; more would slow the labelling down
 _KEPT_NUMBERS = 500_000  # of rows that come to the driver for the proof
 _KEPT_EVALUATIONS = 20_000_000
+_OTHER_ROWS = (
+    2.0  # rows of this many times the coreset's weight, or as many times less, are not those it was built from
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class KernelKMeansSummary:
     cluster_sizes : list of int
     cluster_weights, cluster_costs : list of float
     certificate : dict or None
-        What was measured, what is proved, and what both mean, as `Certificate.to_dict` gives it.
+        What was measured, what is proved, and what both mean, as `Certificate.to_dict` gives it. None for rows of less
+        than half or more than twice the coreset's weight: they are not the rows that it was built from.
     n_iter : int
     description : dict or None
         What the clusters are, as `Description.to_dict` gives it; None for more than 100 clusters.
@@ -139,6 +143,9 @@ class Measurement:
         if self.probe is None or isinstance(self.model, NeighborModel):
             return None
         coreset = self.model.coreset
+        share = float(tally.weights.sum() / coreset.weights.sum())
+        if share > 0.0 and not 1.0 / _OTHER_ROWS < share < _OTHER_ROWS:
+            return None  # a coreset says nothing about the cost of other rows than its own, such as new ones
         return tally.certificate(self.probe, coreset.points, coreset.weights, self.model.solution.cost).to_dict()
 
 

@@ -208,6 +208,13 @@ def test_kernels_of_kernels_in_either_spelling():
     assert settings_with(kernel={"name": None, **kernel.to_dict()}).kernel.build() == kernel
 
 
+@pytest.mark.parametrize("name", ["rbf", "RBF", "gaussian", "Gaussian"])
+def test_kernels_have_the_names_of_the_python_api_too(name):
+    assert settings_with(kernel={"name": name, "sigma": 2.0}).kernel.build() == Gaussian(sigma=2.0)
+    with pytest.raises(SettingError, match='`kernel.sigma` must be a number above 0, or "median" or "auto"; got'):
+        settings_with(kernel={"name": name, "sigma": "atuo"})
+
+
 def test_a_user_kernel_comes_by_its_import_path():
     own = {"name": "UserKernel", "function": f"{__name__}:overlap"}
     found = settings_with(kernel=own, run={"trusted_modules": [__name__]})
