@@ -83,6 +83,7 @@ def main() -> None:
     for _ in range(REPEATS):  # in turn, so that a busy moment does not hit one case alone
         for case in CASES:
             seconds[case].append(whole_job(spark, settings_of(case, folder, out)))
+            print(case, *(f"{each:.2f}" for each in seconds[case][-1]), file=sys.stderr, flush=True)
     best = {case: min(whole for whole, _ in own) for case, own in seconds.items()}
     label = {case: min(labelling for _, labelling in own) for case, own in seconds.items()}
     frame = spark.read.parquet(str(folder))
@@ -91,6 +92,7 @@ def main() -> None:
     building = twitter_scale.timed(
         lambda: build(input_of(spark, by_spark), by_spark, twitter_scale.record(by_spark)), 2
     )
+    print(f"explore {exploring:.2f}, build {building:.2f}", file=sys.stderr, flush=True)
     spark.stop()
     choosing = choose_k_seconds(options.data)
     shutil.rmtree(options.scratch)

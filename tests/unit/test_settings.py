@@ -211,7 +211,7 @@ def test_kernels_of_kernels_in_either_spelling():
 @pytest.mark.parametrize("name", ["rbf", "RBF", "gaussian", "Gaussian"])
 def test_kernels_have_the_names_of_the_python_api_too(name):
     assert settings_with(kernel={"name": name, "sigma": 2.0}).kernel.build() == Gaussian(sigma=2.0)
-    with pytest.raises(SettingError, match='`kernel.sigma` must be a number above 0, or "median" or "auto"; got'):
+    with pytest.raises(SettingError, match=r'`kernel\.sigma` must be a number above 0, or "median" or "auto"; got'):
         settings_with(kernel={"name": name, "sigma": "atuo"})
 
 
