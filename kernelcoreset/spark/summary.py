@@ -23,9 +23,6 @@ CENTER_SETS = 100
 _PROBED_ROWS = 200_000  # about how many rows the certificate is measured on; more would slow the labelling down
 _KEPT_NUMBERS = 500_000  # of rows that come to the driver for the proof
 _KEPT_EVALUATIONS = 20_000_000
-_OTHER_ROWS = (
-    2.0  # rows of this many times the coreset's weight, or as many times less, are not those it was built from
-)
 
 
 @dataclass(frozen=True)
@@ -42,11 +39,13 @@ class KernelKMeansSummary:
     cluster_sizes : list of int
     cluster_weights, cluster_costs : list of float
     certificate : dict or None
-        What was measured, what is proved, and what both mean, as `Certificate.to_dict` gives it. None for rows of less
-        than half or more than twice the coreset's weight: they are not the rows that it was built from.
+        What was measured, what is proved, and what both mean, as `Certificate.to_dict` gives it.
     n_iter : int
     description : dict or None
         What the clusters are, as `Description.to_dict` gives it; None for more than 100 clusters.
+    other_rows : bool
+        Whether these are clearly not the rows that the coreset was built from, but for example new ones: their weight
+        is less than half of the coreset's, or more than twice. Then there is no certificate.
     """
 
     rows: int
@@ -59,6 +58,7 @@ class KernelKMeansSummary:
     certificate: dict[str, Any] | None
     n_iter: int
     description: dict[str, Any] | None = None
+    other_rows: bool = False
 
 
 def clustering_of(model: PointModel) -> KernelKMeansModel | NeighborModel:
@@ -120,6 +120,7 @@ class Measurement:
         """Return what was measured; the observed rows must have been written."""
         model, probe = self.model, self.probe
         tally = Tally.total(self._observation.get["tallies"].splitlines(), model.k, probe)
+        other_rows = self._is_of_other_rows(tally)
         return KernelKMeansSummary(
             rows=int(tally.rows + tally.bad_rows),
             bad_rows=int(tally.bad_rows),
@@ -128,10 +129,16 @@ class Measurement:
             cluster_sizes=[int(size) for size in tally.sizes],
             cluster_weights=tally.weights.tolist(),
             cluster_costs=tally.costs.tolist(),
-            certificate=self._certificate(tally),
+            certificate=None if other_rows else self._certificate(tally),
             n_iter=1 if isinstance(model, NeighborModel) else model.solution.n_iter,
             description=self._description(tally),
+            other_rows=other_rows,
         )
+
+    def _is_of_other_rows(self, tally: Tally) -> bool:
+        """Whether the rows are clearly not those of the coreset, which says nothing about the cost of others."""
+        share = float(tally.weights.sum() / self._described.own_coreset.weights.sum())
+        return isinstance(self._described, KernelKMeansModel) and share > 0.0 and not 0.5 < share < 2.0
 
     def _description(self, tally: Tally) -> dict[str, Any] | None:
         if not tally.descriptions:
@@ -143,9 +150,6 @@ class Measurement:
         if self.probe is None or isinstance(self.model, NeighborModel):
             return None
         coreset = self.model.coreset
-        share = float(tally.weights.sum() / coreset.weights.sum())
-        if share > 0.0 and not 1.0 / _OTHER_ROWS < share < _OTHER_ROWS:
-            return None  # a coreset says nothing about the cost of other rows than its own, such as new ones
         return tally.certificate(self.probe, coreset.points, coreset.weights, self.model.solution.cost).to_dict()
 
 
