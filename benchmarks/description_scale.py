@@ -20,7 +20,6 @@ from kernelcoreset.spark.explore import explore
 from kernelcoreset.spark.jobs.batch import input_of, write_labels
 from kernelcoreset.spark.jobs.coreset import build
 
-REPEATS = 3
 CASES = {
     "as before": {"output": {"describe": False}},
     "described": {"output": {"describe": True}},
@@ -69,6 +68,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder with the Parquet files")
     parser.add_argument("--scratch", type=Path, required=True, help="folder for generated data, emptied after")
     parser.add_argument("--rows", type=int, default=twitter_scale.ROWS)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("docs/results/description_scale.md"))
     options = parser.parse_args()
     folder, small, out = options.scratch / "rows", options.scratch / "small", options.scratch / "out"
@@ -79,13 +79,6 @@ def main() -> None:
     for case in CASES:  # once on few rows: workers started, machine code on disk
         whole_job(spark, settings_of(case, small, out))
     explore(spark.read.parquet(str(small)), inputCols=columns)
-    seconds: dict[str, list[tuple[float, float]]] = {case: [] for case in CASES}
-    for _ in range(REPEATS):  # in turn, so that a busy moment does not hit one case alone
-        for case in CASES:
-            seconds[case].append(whole_job(spark, settings_of(case, folder, out)))
-            print(case, *(f"{each:.2f}" for each in seconds[case][-1]), file=sys.stderr, flush=True)
-    best = {case: min(whole for whole, _ in own) for case, own in seconds.items()}
-    label = {case: min(labelling for _, labelling in own) for case, own in seconds.items()}
     frame = spark.read.parquet(str(folder))
     exploring = twitter_scale.timed(lambda: explore(frame, inputCols=columns))
     by_spark = twitter_scale.settings_for(folder, out, "spark")
@@ -93,6 +86,13 @@ def main() -> None:
         lambda: build(input_of(spark, by_spark), by_spark, twitter_scale.record(by_spark)), 2
     )
     print(f"explore {exploring:.2f}, build {building:.2f}", file=sys.stderr, flush=True)
+    seconds: dict[str, list[tuple[float, float]]] = {case: [] for case in CASES}
+    for _ in range(options.repeats):  # in turn, so that a busy moment does not hit one case alone
+        for case in CASES:
+            seconds[case].append(whole_job(spark, settings_of(case, folder, out)))
+            print(case, *(f"{each:.2f}" for each in seconds[case][-1]), file=sys.stderr, flush=True)
+    best = {case: min(whole for whole, _ in own) for case, own in seconds.items()}
+    label = {case: min(labelling for _, labelling in own) for case, own in seconds.items()}
     spark.stop()
     choosing = choose_k_seconds(options.data)
     shutil.rmtree(options.scratch)
@@ -127,7 +127,8 @@ def main() -> None:
     rows.append(["choose_k, coreset of 1,000, k from 2 to 10", f"{choosing:.1f}", "", "", "seconds"])
     about = (
         f"{options.rows:,} x 2 float64 in {twitter_scale.FILES} Parquet files, local[2], k={twitter_scale.K}, coreset "
-        f"{twitter_scale.SIZE}; best of {REPEATS}, in turn. The whole job as before takes {best['as before']:.1f} s."
+        f"{twitter_scale.SIZE}; best of {options.repeats}, in turn. "
+        f"The whole job as before takes {best['as before']:.1f} s."
     )
     header = ["what", "seconds", "compared with", "ratio", "required"]
     tables.write_results(options.out, "What descriptions and features cost", [about, tables.table(header, rows)])

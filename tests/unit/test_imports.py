@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import traceback
 import zipfile
 from pathlib import Path
 
@@ -106,4 +105,4 @@ def test_a_mistyped_name_and_a_missing_pyspark_are_answered():
     assert "pip install 'kernelcoreset[spark]'" in run(blocked, PYTHONPATH=str(PACKAGE.parent))
     with pytest.raises(AttributeError) as raised:
         kernelcoreset.KernelKmeans  # noqa: B018
-    assert "Did you mean: 'KernelKMeans'" in "".join(traceback.format_exception(raised.value))
+    assert (raised.value.name, raised.value.obj) == ("KernelKmeans", kernelcoreset)  # what Python suggests a name by

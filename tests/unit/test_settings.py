@@ -164,7 +164,7 @@ def test_an_override_below_a_value_is_refused():
         ({"coreset": {"size": 9}}, r"Unknown key `coreset.size`. Did you mean `coreset.coreset_size`\?"),
         ({"output": {"qqqq": 9}}, "Unknown key `output.qqqq`. Known: path, table"),
         ({"kernel": {"name": "Gausian"}}, r"`kernel.name` must be .* got 'Gausian'. Did you mean 'Gaussian'\?"),
-        ({"kernel": {"name": "gaussian"}}, "Did you mean 'Gaussian'"),
+        ({"kernel": {"name": "gaussian"}}, "`kernel.sigma` is required by Gaussian"),
         ({"kernel": {"name": ["Gaussian"]}}, r"got \['Gaussian'\]. Known: "),
         ({"kernel": {"name": "_Pair"}}, "`kernel.name` must be the name of a kernel"),
         (
