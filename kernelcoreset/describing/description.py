@@ -142,4 +142,9 @@ def _difference_in_words(each: Mapping[str, Any]) -> str:
         later = "late" if each["difference"] > 0 else "early"
         return f"{each['column']} is {later}: {each['mean']} on average (of all rows {each['overall']})"
     higher = "high" if each["difference"] > 0 else "low"
-    return f"{each['column']} is {higher}: {each['mean']:.4g} on average (of all rows {each['overall']:.4g})"
+    return f"{each['column']} is {higher}: {_told(each['mean'])} on average (of all rows {_told(each['overall'])})"
+
+
+def _told(number: float) -> str:
+    """A number as people write it: 93,333 and not 9.333e+04."""
+    return f"{number:,.0f}" if 1e4 <= abs(number) < 1e15 else f"{number:.4g}"

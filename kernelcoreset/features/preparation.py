@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_columns, check_weights
 from kernelcoreset.errors import DataError, FormatError, SettingError
@@ -115,7 +115,7 @@ class Preparation:
     wanted: Features
 
     @staticmethod
-    def fit(table: Any, wanted: Features, weights: Floats | None = None) -> Preparation:
+    def fit(table: Any, wanted: Features, weights: ArrayLike | None = None) -> Preparation:
         """Return the preparation for a table, or a sample of one.
 
         Parameters

@@ -79,7 +79,7 @@ def test_a_description_says_what_sets_clusters_apart():
     assert description.clusters[2]["differences"][0]["column"] == "age"
     assert description.clusters[1]["differences"][0]["value"] == "true"
     assert description.sentences[0].startswith("Cluster 0: ")
-    assert "age is low: 1e+06 on average" in description.sentences[0]
+    assert "age is low: 1,000,000 on average" in description.sentences[0]
     assert "member is true in 100%" in description.sentences[1]
     assert description.sentences[-1].startswith("The clusters explain 50%")
     assert str(description).splitlines() == description.sentences
