@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kernelcoreset.checks import Floats, check_weights
+from kernelcoreset.checks import Floats, check_columns, check_weights
 from kernelcoreset.clustering.choosing_k import new_axes
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.describing.description import Description
 from kernelcoreset.describing.picture import picture_of
 from kernelcoreset.describing.quality import Labeller, quality_of
 from kernelcoreset.describing.tally import RowTally
-from kernelcoreset.features.preparation import Preparation, preparation_of
+from kernelcoreset.features.arrays import to_floats
+from kernelcoreset.features.preparation import Preparation, is_nameless, preparation_of
 from kernelcoreset.features.table import Columns, columns_of
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.centers import Labels
@@ -118,12 +119,13 @@ class PreparesRows(ABC):
             points of the coreset, which estimate all rows.
         weights : array-like of shape (n,), optional
         names : sequence of str, optional
-            Names of the coordinates, if the points of the coreset are described and rows are points as they are.
+            Names of the coordinates of points, for a model without a preparation. With them, rows may be a table with
+            more columns.
 
         Returns
         -------
         Description
-            `print` shows it in words.
+            `print` shows it in words. Its rows have their number in `rows` as `position`.
 
         Examples
         --------
@@ -137,11 +139,23 @@ class PreparesRows(ABC):
         if rows is None:
             columns, found, own = self._coreset_columns(names)
         else:
-            columns, found = columns_of(rows), self.label(rows, margins=True)
+            columns, points = self._columns_and_points(rows, names)
+            found = self.label_points(points, margins=True)
             own = check_weights(weights, len(found.labels))
-        tally = RowTally(self.k, self.typical_distances, ("id",))
+            columns = {**columns, "position": pa.array(np.arange(len(found.labels)))}
+        tally = RowTally(self.k, self.typical_distances, ("id", "position"))
         tally.add(columns, found, own)
         return Description.of(tally, np.bincount(found.labels, own, minlength=self.k).tolist(), self.quality())
+
+    def _columns_and_points(self, rows: Any, names: Sequence[str] | None) -> tuple[Columns, Any]:
+        """All columns of rows by name, and the points of the rows."""
+        columns = columns_of(rows)
+        if names is None or self.preparation is not None:
+            return columns, self.prepared(rows)
+        if is_nameless(columns) and len(columns) == len(names):
+            columns = dict(zip(names, columns.values(), strict=True))
+        check_columns({"rows": names}, list(columns))
+        return columns, np.column_stack([to_floats(columns[name]) for name in names])
 
     def picture(self, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the coreset in the plane, as `picture_of` describes it; `names` are those of the coordinates."""
