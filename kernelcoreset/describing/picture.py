@@ -56,7 +56,7 @@ def picture_of(
     >>> from kernelcoreset.kernels import Gaussian
     >>> found = picture_of(np.array([[0.0], [1.0], [9.0]]), np.ones(3), np.array([0, 0, 1]), Gaussian(sigma=2.0))
     >>> [round(abs(x), 1) for x in found["components"]["x"]]
-    [0.5, 0.4, 0.9]
+    [0.5, 0.5, 0.9]
     """
     chosen = np.arange(len(points))
     if len(points) > _MOST_POINTS:

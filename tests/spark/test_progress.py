@@ -23,7 +23,8 @@ def seen(monkeypatch):
     found = []
 
     class Kept(Progress):
-        def __post_init__(self):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
             found.append(self)
 
     monkeypatch.setattr(watching, "Progress", Kept)
