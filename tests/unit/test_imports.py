@@ -91,3 +91,16 @@ def test_all_public_names_are_there():
     assert sorted(kernelcoreset.__all__) == kernelcoreset.__all__
     assert all(hasattr(kernelcoreset, name) for name in kernelcoreset.__all__)
     assert dir(kernelcoreset) == sorted(kernelcoreset.__all__)
+
+
+WORKER = """
+import sys
+import kernelcoreset.spark.labels, kernelcoreset.spark.leaves, kernelcoreset.spark.merge
+print("slow:", *sorted({"pandas", "pyspark.ml", "scipy.linalg", "sklearn"} & set(sys.modules)))
+from kernelcoreset.spark import KernelKMeans, explore, register
+print(KernelKMeans.__name__, explore.__name__, register.__name__)
+"""
+
+
+def test_workers_import_nothing_slow_that_tasks_do_not_need():
+    assert run(WORKER, PYTHONPATH=str(PACKAGE.parent)).splitlines() == ["slow:", "KernelKMeans explore register"]
