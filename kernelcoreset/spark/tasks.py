@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from kernelcoreset.kernels.machine_code import machine_code
+from kernelcoreset.kernels.machine_code import compile_alone, machine_code
 from kernelcoreset.models.rehearsal import rehearse
 
 MOST_TASKS = 2_048
@@ -27,6 +27,7 @@ def map_batches(frame: DataFrame, work: Callable[[Batches], Batches], schema: St
     """Return the rows that `work` makes of the Arrow batches of each partition."""
 
     def run(batches: Batches) -> Batches:
+        compile_alone()  # Spark decides how many processes run on an executor
         yield from work(batches)
         _freeze_loaded_objects()
 
