@@ -4,7 +4,16 @@ The DataFrame API alone, so that every line runs on classic Spark, on Spark Conn
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
+
+try:
+    import pyspark  # noqa: F401
+except ImportError:
+    raise ImportError(
+        "kernelcoreset.spark needs pyspark: pip install 'kernelcoreset[spark]', or use ./spark-submit.sh.",
+        name="pyspark",
+    ) from None
 
 from kernelcoreset.spark.explore import explore
 
@@ -28,7 +37,8 @@ _PLACES = {
 def __getattr__(name: str) -> Any:
     if name in _PLACES:
         return getattr(importlib.import_module(_PLACES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # With its name and the module, Python adds "Did you mean" to the traceback.
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import kernelcoreset
 
 PACKAGE = Path(kernelcoreset.__file__).parent
@@ -13,6 +15,8 @@ PACKAGE = Path(kernelcoreset.__file__).parent
 EVERY_MODULE = """
 import importlib, pkgutil, sys
 sys.modules["pyspark"] = None  # from here on `import pyspark` fails
+import pytest
+
 import kernelcoreset
 found = [module.name for module in pkgutil.walk_packages(kernelcoreset.__path__, "kernelcoreset.")
          if not module.name.startswith("kernelcoreset.spark")]
@@ -104,3 +108,14 @@ print(KernelKMeans.__name__, explore.__name__, register.__name__)
 
 def test_workers_import_nothing_slow_that_tasks_do_not_need():
     assert run(WORKER, PYTHONPATH=str(PACKAGE.parent)).splitlines() == ["slow:", "KernelKMeans explore register"]
+
+
+def test_a_mistyped_name_and_a_missing_pyspark_are_answered():
+    script = (
+        "import kernelcoreset\ntry:\n    import kernelcoreset.spark\nexcept ImportError as error:\n    print(error)"
+    )
+    blocked = f"import sys\nsys.modules['pyspark'] = None\n{script}"
+    assert "pip install 'kernelcoreset[spark]'" in run(blocked, PYTHONPATH=str(PACKAGE.parent))
+    with pytest.raises(AttributeError) as raised:
+        kernelcoreset.KernelKmeans  # noqa: B018
+    assert (raised.value.name, raised.value.obj) == ("KernelKmeans", kernelcoreset)  # what Python suggests a name by
