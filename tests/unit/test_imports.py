@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kernelcoreset
+from kernelcoreset.kernels.second_process import ALONE
 
 PACKAGE = Path(kernelcoreset.__file__).parent
 
@@ -39,7 +40,7 @@ def run(program, **environment):
     kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     done = subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", program],
-        env=kept | environment,
+        env=kept | {ALONE: "1"} | environment,
         capture_output=True,
         text=True,
         timeout=300,
