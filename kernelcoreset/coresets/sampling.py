@@ -82,7 +82,7 @@ def _draw(points: Points, weights: Floats, recipe: Recipe, refine: bool, pivots:
     halvings, effort = _halvings(recipe, points) if refine else (0, IN_FEW_DIMENSIONS)
     picks, pick_weights = _draw_along_order(recipe, points, weights, size << halvings, pivots, generator)
     if halvings:
-        kept = halve(recipe, points.rows(picks), pick_weights, halvings, generator, effort)
+        kept = halve(recipe, points.given(picks), pick_weights, halvings, generator, effort)
         picks, pick_weights = picks[kept], pick_weights[kept] * (1 << halvings)
     return merge_picks(picks, pick_weights)
 

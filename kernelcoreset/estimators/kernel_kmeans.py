@@ -15,7 +15,7 @@ from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.clustering.features import is_written_out
 from kernelcoreset.coresets.build import build_coreset, build_rough_coreset
-from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_table, choose_seed
+from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_table, choose_seed, told_step
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
@@ -56,6 +56,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         texts, and every prediction prepares its rows in the same way. By default X is used as it is.
     random_state : int, RandomState or None
         An int makes the fit repeatable.
+    verbose : bool or int
+        Whether a fit prints each of its steps with the time it takes.
 
     Attributes
     ----------
@@ -98,6 +100,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         refine_iter: int = 3,
         features: Features | Mapping[str, Any] | None = None,
         random_state: Any = None,
+        verbose: bool | int = False,
     ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
@@ -109,36 +112,38 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         self.refine_iter = refine_iter
         self.features = features
         self.random_state = random_state
+        self.verbose = verbose
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         seed = choose_seed(self)
-        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
+        with told_step(self, "choosing the kernel"):
+            self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
         steps = check_count("refine_iter", self.refine_iter, 0)
         is_refined = steps > 0 and self.z == 2.0 and is_written_out(self.kernel_)
         counted = np.arange(len(points)) if weights is None else np.flatnonzero(weights)
         has_many = len(counted) > _MANY_PER_CLUSTER * n_clusters
-        if is_refined and has_many:
-            coreset = build_rough_coreset(points, n_clusters, self.kernel_, size, weights=weights, seed=seed)
-        else:
-            coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
-        model = KernelKMeansModel.fit_coreset(
-            coreset.with_preparation(self.preparation_),
-            n_clusters,
-            self.kernel_,
-            z=self.z,
-            n_init=self.n_init,
-            max_iter=self.max_iter,
-            seed=seed,
-        )
+        with told_step(self, f"building a coreset of {len(points):,} points with {self.kernel_!r}"):
+            if is_refined and has_many:
+                coreset = build_rough_coreset(points, n_clusters, self.kernel_, size, weights=weights, seed=seed)
+            else:
+                coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
+        coreset = coreset.with_preparation(self.preparation_)
+        with told_step(self, f"clustering {len(coreset):,} coreset points"):
+            model = KernelKMeansModel.fit_coreset(
+                coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
+            )
         if is_refined and len(coreset) < len(points):
             if has_many:
                 count = _SAMPLED_PER_CLUSTER * n_clusters
                 some = np.sort(np.random.default_rng(seed).choice(counted, count, replace=False))
                 own = None if weights is None else weights[some]
-                model, steps = model.refine_by_points(points[some], own, _SAMPLE_STEPS), 1
-            model = model.refine_by_points(points, weights, steps)
+                with told_step(self, f"moving the centers by a sample of {count:,} points"):
+                    model, steps = model.refine_by_points(points[some], own, _SAMPLE_STEPS), 1
+            with told_step(self, f"moving the centers by all points, up to {steps} times"):
+                model = model.refine_by_points(points, weights, steps)
         self.model_ = model
-        self.labels_, self.inertia_ = labels_and_cost(self.model_, points, weights)
+        with told_step(self, f"labelling {len(points):,} points"):
+            self.labels_, self.inertia_ = labels_and_cost(self.model_, points, weights)
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return the feature distance of every row of X to every center, shape (n_samples, n_clusters)."""
@@ -157,21 +162,12 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         return self.model_.k
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the settings and, after a fit, the clusters."""
-        settings = html.escape(repr(self))
+        """Return what a notebook shows: the settings and, after a fit, the data and the clusters."""
+        shown = super()._repr_html_()
         if not hasattr(self, "model_"):
-            return f"<pre>{settings}</pre><p>Not fitted yet.</p>"
-        model = self.model_
-        share = model.cluster_weights / model.cluster_weights.sum()
-        rows = "".join(
-            f"<tr><td>{cluster}</td><td>{100 * share[cluster]:.1f} %</td><td>{model.cluster_sizes[cluster]}</td></tr>"
-            for cluster in range(model.k)
-        )
-        return (
-            f"<pre>{settings}</pre><p>{html.escape(repr(self.kernel_))}; {self._describe_data()}; coreset of "
-            f"{len(model.coreset):,}; {model.solution.n_iter} iterations.</p>"
-            f"<table><tr><th>cluster</th><th>share of weight</th><th>coreset points</th></tr>{rows}</table>"
-        )
+            return shown
+        about = f"{self.kernel_!r}; {self._describe_data()}; {self.model_.solution.n_iter} iterations."
+        return f"{shown}<p>{html.escape(about)}</p>"
 
     def _describe_data(self) -> str:
         return f"cost {self.inertia_:.6g} on {len(self.labels_):,} points"

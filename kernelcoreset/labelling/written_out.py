@@ -86,10 +86,7 @@ def _one_pass(
     halves = 0.5 * np.einsum("ij,ij->i", narrow, narrow)
     sums, is_scaled = np.zeros_like(means), bool((scales != 1.0).any())
     for some in blocks(len(rows), max(means.shape)):
-        part = rows[some]
-        # Rows that are as they should be are multiplied where they are.
-        as_given = not frame.mean.any() and part.dtype == frame.dtype and part.flags.carray
-        part = part if as_given else frame.round(part)
+        part = frame.round(rows[some])
         products = part @ narrow.T
         if is_scaled:
             products *= scales[some, np.newaxis].astype(frame.dtype)

@@ -23,6 +23,7 @@ from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.labelling.nearest import LabelledPoints
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, quoted
+from kernelcoreset.spark.row_counts import counted
 from kernelcoreset.spark.scan import RowGroups, read_columns, task_frame, tasks_of
 from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of
 from kernelcoreset.spark.tasks import Batches, map_batches, partition_number
@@ -136,7 +137,7 @@ def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
     names = frame.columns
 
     def label(batches: Batches) -> Batches:
-        renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+        renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in counted(batches))
         yield from _label_batches(renamed, settings, partition_number())
 
     labelled = map_batches(plain, label, StructType([*fields, *_added_fields(settings)]))

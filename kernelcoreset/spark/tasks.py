@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from kernelcoreset.kernels.machine_code import machine_code
 from kernelcoreset.models.rehearsal import rehearse
+from kernelcoreset.spark.row_counts import counting, listening
 
 MOST_TASKS = 2_048
 """Tasks of one job whose results come back to the driver: their number must have a bound."""
@@ -25,9 +26,11 @@ _lent: set[tuple[str | None, str]] = set()
 
 def map_batches(frame: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
     """Return the rows that `work` makes of the Arrow batches of each partition."""
+    address = listening()
 
     def run(batches: Batches) -> Batches:
-        yield from work(batches)
+        with counting(address):
+            yield from work(batches)
         _freeze_loaded_objects()
 
     lend_machine_code(frame.sparkSession)
