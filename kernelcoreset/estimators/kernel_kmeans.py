@@ -13,11 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.clustering.choosing import chosen_kernel
-from kernelcoreset.coresets.build import build_coreset
+from kernelcoreset.clustering.features import is_written_out
+from kernelcoreset.coresets.build import build_coreset, build_rough_coreset
 from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_table, choose_seed, told_step
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+
+# With more points than this per cluster, iterations of Lloyd over a sample come before one over all points.
+_MANY_PER_CLUSTER, _SAMPLED_PER_CLUSTER, _SAMPLE_STEPS = 1024, 256, 8
 
 
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClusterer):  # type: ignore[misc]
@@ -44,8 +48,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     refine_iter : int
         Largest number of iterations of Lloyd over all points after the coreset is solved, see
         `KernelKMeansModel.refine`. Each takes about as long as labelling the points and brings the cost nearer to that
-        of clustering all points. Linear and Cosine kernels with z = 2 only; others keep the centers of the coreset, as
-        all do with 0.
+        of clustering all points. With more than 1,024 points per cluster, 8 iterations over a random sample of 256 per
+        cluster and one over all points take their place. Linear and Cosine kernels with z = 2 only; others keep the
+        centers of the coreset, as all do with 0.
     features : Features or mapping, optional
         Scales, categories, logarithms and missing values, as in `Features`: X may then be a table with columns of
         texts, and every prediction prepares its rows in the same way. By default X is used as it is.
@@ -60,6 +65,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     inertia_ : float
         Cost of the solution on all points given to fit.
     coreset_ : Coreset
+        What the centers were found on. If a sample refines them (`refine_iter`), it is built in less time than that of
+        `build_coreset`, and has more error.
     kernel_ : Kernel
         The kernel used, with its chosen width.
     model_ : KernelKMeansModel
@@ -111,15 +118,27 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         seed = choose_seed(self)
         with told_step(self, "choosing the kernel"):
             self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
+        steps = check_count("refine_iter", self.refine_iter, 0)
+        is_refined = steps > 0 and self.z == 2.0 and is_written_out(self.kernel_)
+        counted = np.arange(len(points)) if weights is None else np.flatnonzero(weights)
+        has_many = len(counted) > _MANY_PER_CLUSTER * n_clusters
         with told_step(self, f"building a coreset of {len(points):,} points with {self.kernel_!r}"):
-            coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
+            if is_refined and has_many:
+                coreset = build_rough_coreset(points, n_clusters, self.kernel_, size, weights=weights, seed=seed)
+            else:
+                coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
         coreset = coreset.with_preparation(self.preparation_)
         with told_step(self, f"clustering {len(coreset):,} coreset points"):
             model = KernelKMeansModel.fit_coreset(
                 coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
             )
-        steps = check_count("refine_iter", self.refine_iter, 0)
-        if steps and model.can_be_refined and len(coreset) < len(points):
+        if is_refined and len(coreset) < len(points):
+            if has_many:
+                count = _SAMPLED_PER_CLUSTER * n_clusters
+                some = np.sort(np.random.default_rng(seed).choice(counted, count, replace=False))
+                own = None if weights is None else weights[some]
+                with told_step(self, f"moving the centers by a sample of {count:,} points"):
+                    model, steps = model.refine_by_points(points[some], own, _SAMPLE_STEPS), 1
             with told_step(self, f"moving the centers by all points, up to {steps} times"):
                 model = model.refine_by_points(points, weights, steps)
         self.model_ = model

@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from kernelcoreset.kernels.machine_code import machine_code
+from kernelcoreset.kernels.machine_code import compile_alone, machine_code
 from kernelcoreset.models.rehearsal import rehearse
 from kernelcoreset.spark.row_counts import counting, listening
 
@@ -29,6 +29,7 @@ def map_batches(frame: DataFrame, work: Callable[[Batches], Batches], schema: St
     address = listening()
 
     def run(batches: Batches) -> Batches:
+        compile_alone()  # Spark decides how many processes run on an executor
         with counting(address):
             yield from work(batches)
         _freeze_loaded_objects()
