@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ IN_MANY_DIMENSIONS = Effort(landmarks=192, center_sets=768, groups=256)
 
 def halve(
     recipe: Recipe,
-    points: Floats,
+    points: NDArray[Any],
     weights: Floats,
     halvings: int,
     generator: np.random.Generator,
@@ -61,7 +61,7 @@ def halve(
     recipe : Recipe
         Its kernel, z, and k, the number of centers in a set.
     points : ndarray of shape (m, d)
-        m divisible by 2^halvings.
+        Of any real type; m divisible by 2^halvings.
     weights : ndarray of shape (m,)
     halvings : int
     generator : numpy Generator
@@ -106,7 +106,9 @@ def tail_factor(failure: float, groups: int = IN_FEW_DIMENSIONS.groups) -> float
     return math.sqrt(2.0 * (groups * math.log(2.0) + math.log(1.0 / failure)))
 
 
-def _group_distances(recipe: Recipe, points: Floats, groups: int, size: int, generator: np.random.Generator) -> Floats:
+def _group_distances(
+    recipe: Recipe, points: NDArray[Any], groups: int, size: int, generator: np.random.Generator
+) -> Floats:
     """Squared distance of every point to the nearest landmark of each group of `size` landmarks: shape (groups, m).
 
     Landmarks are evenly spaced along the order of the points. Groups are random, so that the number of centers in a set

@@ -34,13 +34,15 @@ def points_of(kernel: Kernel, array: NDArray[Any]) -> Points:
     return ColumnPoints(kernel, evaluator_of(kernel).cloud(as_columns(np.asarray(array, dtype=np.float64))))
 
 
-def distances_between(kernel: Kernel, few: Floats, many: Floats) -> Floats:
+def distances_between(kernel: Kernel, few: NDArray[Any], many: NDArray[Any]) -> Floats:
     """Return squared distances of shape (few, many), roughly: only choices depend on them. Assumes validated input.
 
-    Matrix products in float32 are used if they are faster, and float64 if float32 overflows.
+    The points may be of any real type. Matrix products in float32 are used if they are faster, and float64 if float32
+    overflows.
     """
     if not products_pay(kernel, few.shape[1]):
         return kernel.squared_distances(few, many)
+    few = few.astype(np.float64, copy=False)
     found = np.empty((len(few), len(many)))
     precisions: tuple[Precision, ...] = ("float32", "float64")
     for precision in precisions:
@@ -51,7 +53,7 @@ def distances_between(kernel: Kernel, few: Floats, many: Floats) -> Floats:
                 found[:, low:high] = products.squared_distances(many[low:high])
         if np.isfinite(found).all():
             return found
-    raise evaluator_of(kernel).overflow("K(x, y)", many.T)
+    raise evaluator_of(kernel).overflow("K(x, y)", many.T.astype(np.float64))
 
 
 class Points(ABC):
@@ -77,6 +79,10 @@ class Points(ABC):
     @abstractmethod
     def rows(self, indices: Indices) -> Floats:
         """Return some points as rows in float64, contiguous."""
+
+    def sample(self, indices: Indices) -> NDArray[Any]:
+        """Return some points as rows in the type that they are kept in."""
+        return self.rows(indices)
 
     @abstractmethod
     def take(self, indices: Indices) -> Points:
@@ -174,6 +180,10 @@ class RowPoints(Points):
     def rows(self, indices: Indices) -> Floats:
         chosen = indices if self.indices is None else self.indices[indices]
         return np.ascontiguousarray(self.array[chosen], dtype=np.float64)
+
+    def sample(self, indices: Indices) -> NDArray[Any]:
+        chosen: NDArray[Any] = self.array[indices if self.indices is None else self.indices[indices]]
+        return chosen
 
     def block(self, low: int, high: int) -> NDArray[Any]:
         """Return consecutive points as rows of the type they have; a view if possible."""

@@ -79,6 +79,10 @@ class LabelSettings:
         layout = replace(layout, dimension=d)
         return cls(centers, z, layout, degrees=degrees, typical=typical, **options)
 
+    def keeps(self, name: str) -> bool:
+        """Return whether a column of the frame is kept; others do not go back from Python to Spark."""
+        return not self.columns or name in self.columns
+
     @property
     def new_fields(self) -> list[StructField]:
         """The columns that labelling adds."""
@@ -134,6 +138,8 @@ def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
         for field, kind in zip(frame.schema.fields, types, strict=True)
     ]
     names = frame.columns
+    fields = [field for field in fields if settings.keeps(field.name)]
+    vectors = [field for field in vectors if settings.keeps(field.name)]
 
     def label(batches: Batches) -> Batches:
         renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
@@ -154,7 +160,8 @@ def _label_files(frame: DataFrame, settings: LabelSettings, groups: Sequence[Seq
             rows = (pa.RecordBatch.from_arrays(arrays, names=names) for arrays in columns)
             yield from _label_batches(rows, settings, task["leaf"])
 
-    schema = StructType([*frame.schema.fields, *_added_fields(settings)])
+    kept = [field for field in frame.schema.fields if settings.keeps(field.name)]
+    schema = StructType([*kept, *_added_fields(settings)])
     return map_batches(task_frame(frame.sparkSession, groups), label, schema)
 
 
@@ -236,13 +243,15 @@ def _label_batches(
 
 
 def _with_columns(batch: pa.RecordBatch, found: Labels, settings: LabelSettings) -> pa.RecordBatch:
+    kept = [i for i, name in enumerate(batch.schema.names) if settings.keeps(name)]
     arrays = [pa.array(found.labels, pa.int32())]
     arrays += [pa.array(found.distances)] if settings.distance_col else []
     arrays += [pa.array(found.margins)] if settings.margin_col else []
     arrays += [pa.array(_outlier_scores(found, settings.typical))] if settings.outlier_col else []
     arrays += [pa.nulls(batch.num_rows, pa.string())] if settings.tally else []
     names = [field.name for field in _added_fields(settings)]
-    return pa.RecordBatch.from_arrays([*batch.columns, *arrays], names=[*batch.schema.names, *names])
+    columns = [batch.column(i) for i in kept]
+    return pa.RecordBatch.from_arrays([*columns, *arrays], names=[*(batch.schema.names[i] for i in kept), *names])
 
 
 def _row_tally(settings: LabelSettings) -> RowTally | None:
@@ -268,5 +277,5 @@ def _outlier_scores(found: Labels, typical: Floats | None) -> Floats:
 
 def _with_tally(batch: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:
     """The batch with the tally in its last row."""
-    texts = pa.array([None] * (batch.num_rows - 1) + [tally.to_json()], pa.string())
+    texts = pa.concat_arrays([pa.nulls(batch.num_rows - 1, pa.string()), pa.array([tally.to_json()], pa.string())])
     return batch.set_column(batch.num_columns - 1, TALLY, texts)

@@ -78,7 +78,7 @@ def test_a_retried_task_gives_the_same_tally(rows):
 def test_kept_rows_of_any_type_come_back_as_they_are(kind):
     points = np.arange(60).reshape(20, 3).astype(kind)
     probe = Probe(np.zeros((1, 1, 3)), KERNEL, 2.0, fraction=1.0, seed=0, kept=1.0)
-    tally = Tally(1, probe=probe)
+    tally = Tally(1, 0, probe)
     tally.add(points.T, None, np.zeros(20, dtype=int), np.zeros(20))
     found, weights = Tally.total([tally.to_json()], 1, probe).kept
     np.testing.assert_array_equal(found, points)
