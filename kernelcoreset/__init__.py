@@ -1,6 +1,7 @@
 """Kernel clustering of data of any size, through coresets."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from kernelcoreset._version import __version__
@@ -112,7 +113,8 @@ _ESTIMATORS = {
 def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
         return getattr(importlib.import_module(_ESTIMATORS[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # With its name and the module, Python adds "Did you mean" to the traceback.
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -77,7 +77,9 @@ def check_count(name: str, value: Any, least: int = 1, remedy: str = "", *, most
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Return `value` if it is one of `choices`."""
     if value not in choices:
-        raise SettingError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {shown(value)}.")
+        meant = closest_name(value, choices) if isinstance(value, str) else None
+        hint = f" Did you mean {meant!r}?" if meant else ""
+        raise SettingError(f"`{name}` must be one of {', '.join(map(repr, choices))}; got {shown(value)}.{hint}")
     return str(value)
 
 

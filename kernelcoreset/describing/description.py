@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from kernelcoreset.describing.tally import RowTally
 
 _MOST_DIFFERENCES = 5
 _FEWEST = 0.1  # standard deviations from which on a difference is worth a word
+# A rare value is worth one only if it is much more frequent: of many values, some are a little more so by chance.
+_RARE, _MUCH = 0.1, 0.5
 
 _QUALITY = {
     "explained": "The clusters explain {:.0%} of the variance in the feature space.",
@@ -30,8 +33,8 @@ class Description:
     ----------
     clusters : list of dict
         For each cluster: `cluster`, `size` (rows, or their weight), `share`, `differences` (the columns that set it
-        apart, most different first: standardised differences of means, or of the share of a value) and `typical` (the
-        rows nearest to the center).
+        apart, most different first: standardised differences of means, or of the share of a value; means of dates are
+        texts) and `typical` (the rows nearest to the center).
     far : list of dict
         Rows that are farthest from their center, by the typical distance in their cluster: `outlier_score` and `row`.
     borderline : list of dict
@@ -89,7 +92,10 @@ def _differences(tally: RowTally, cluster: int) -> list[dict[str, Any]]:
         variance = float((own["squares"].sum() + weight @ np.square(own["mean"] - mean)) / weight.sum())
         if variance > 0.0:
             apart = (float(own["mean"][cluster]) - mean) / np.sqrt(variance)
-            found.append({"column": name, "difference": apart, "mean": float(own["mean"][cluster]), "overall": mean})
+            told = _day if name in tally.dates else float
+            found.append(
+                {"column": name, "difference": apart, "mean": told(own["mean"][cluster]), "overall": told(mean)}
+            )
     for name, counts in tally.values.items():
         best = _most_typical(counts, cluster)
         if best is not None:
@@ -107,6 +113,7 @@ def _most_typical(counts: Mapping[str, Floats], cluster: int) -> dict[str, Any] 
     shares, all_shares = inside / inside.sum(), overall / overall.sum()
     spread = np.sqrt(all_shares * (1.0 - all_shares))
     apart = np.divide(shares - all_shares, spread, out=np.zeros(len(table)), where=spread > 0.0)
+    apart[(shares < _RARE) & (apart < _MUCH)] = 0.0
     best = int(apart.argmax())
     return {
         "difference": float(apart[best]),
@@ -116,14 +123,28 @@ def _most_typical(counts: Mapping[str, Floats], cluster: int) -> dict[str, Any] 
     }
 
 
+def _day(seconds: float) -> str:
+    """The date that is this many seconds after the start of 1970."""
+    return datetime.fromtimestamp(float(seconds), UTC).date().isoformat()
+
+
 def _sentence(cluster: Mapping[str, Any]) -> str:
     told = [_difference_in_words(each) for each in cluster["differences"]]
-    start = f"Cluster {cluster['cluster']}: {cluster['size']:,.0f} rows ({cluster['share']:.1%})"
+    rows = "row" if cluster["size"] == 1 else "rows"
+    start = f"Cluster {cluster['cluster']}: {cluster['size']:,.0f} {rows} ({cluster['share']:.1%})"
     return f"{start}; {', '.join(told)}." if told else f"{start}; like all rows in every column."
 
 
 def _difference_in_words(each: Mapping[str, Any]) -> str:
     if "value" in each:
         return f"{each['column']} is {each['value']} in {each['share']:.0%} (of all rows {each['overall']:.0%})"
+    if isinstance(each["mean"], str):
+        later = "late" if each["difference"] > 0 else "early"
+        return f"{each['column']} is {later}: {each['mean']} on average (of all rows {each['overall']})"
     higher = "high" if each["difference"] > 0 else "low"
-    return f"{each['column']} is {higher}: {each['mean']:.4g} on average (of all rows {each['overall']:.4g})"
+    return f"{each['column']} is {higher}: {_told(each['mean'])} on average (of all rows {_told(each['overall'])})"
+
+
+def _told(number: float) -> str:
+    """A number as people write it: 93,333 and not 9.333e+04."""
+    return f"{number:,.0f}" if 1e4 <= abs(number) < 1e15 else f"{number:.4g}"

@@ -15,7 +15,9 @@ from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.neighbors.persistence import Walks
 
 _MOST_POINTS = 1_000
-_SPLITS = 2
+_SPLITS = 3
+RESTARTS = 3
+"""Of the clusterings of halves: with one, a bad start would look like clusters that are not there."""
 
 Labeller = Callable[[Floats], NDArray[Any]]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.features.arrays import has_finite_sum, to_floats
+from kernelcoreset.features.arrays import has_finite_sum, is_numeric, to_floats
 from kernelcoreset.features.preparation import encoded
 from kernelcoreset.labelling.centers import Labels
 
@@ -25,10 +25,14 @@ _FIRST = 4_096
 
 
 def can_describe(kind: pa.DataType) -> bool:
-    """Return whether columns of an Arrow type are described: numbers, texts, true and false."""
+    """Return whether columns of an Arrow type are described: numbers, dates, texts, true and false."""
     types = pa.types
-    texts = (types.is_string, types.is_large_string, types.is_dictionary)
-    return any(is_kind(kind) for is_kind in (*texts, types.is_boolean, types.is_integer, types.is_floating))
+    texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_dictionary, types.is_boolean)
+    return is_numeric(kind) or _is_date(kind) or any(is_kind(kind) for is_kind in texts)
+
+
+def _is_date(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 class RowTally:
@@ -58,6 +62,7 @@ class RowTally:
         self.k = k
         self.numbers: dict[str, dict[str, Floats]] = {}
         self.values: dict[str, dict[str, Floats]] = {}
+        self.dates: set[str] = set()
         self.skipped: set[str] = set()
         self.nearest: list[list[tuple[float, dict[str, Any]]]] = [[] for _ in range(k)]
         self.farthest: list[tuple[float, dict[str, Any]]] = []
@@ -76,16 +81,18 @@ class RowTally:
         for name, values in columns.items():
             if name in self.skipped or name in self._silent or not can_describe(values.type):
                 continue
-            if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
-                self._add_numbers(name, values, labels, weights, own)
+            if _is_date(values.type):
+                self.dates.add(name)
+                self._add_numbers(name, _seconds(values), labels, weights, own)
+            elif is_numeric(values.type):
+                self._add_numbers(name, to_floats(values, exact=False), labels, weights, own)
             else:
                 self._add_values(name, values, labels, weights)
         self._keep_rows(columns, labels, found)
 
     def _add_numbers(
-        self, name: str, values: pa.Array, labels: NDArray[np.intp], weights: Floats | None, own: Floats
+        self, name: str, numbers: Floats, labels: NDArray[np.intp], weights: Floats | None, own: Floats
     ) -> None:
-        numbers = to_floats(values, exact=False)
         if not has_finite_sum(numbers):
             good = np.isfinite(numbers)
             numbers, labels = numbers[good], labels[good]
@@ -149,6 +156,7 @@ class RowTally:
         return {
             "numbers": {name: {part: a.tolist() for part, a in own.items()} for name, own in self.numbers.items()},
             "values": {name: {text: a.tolist() for text, a in own.items()} for name, own in self.values.items()},
+            "dates": sorted(self.dates),
             "skipped": sorted(self.skipped),
             "nearest": self.nearest,
             "farthest": self.farthest,
@@ -161,6 +169,7 @@ class RowTally:
         whole = RowTally(k, np.ones(k))
         for part in parts:
             whole.skipped |= set(part["skipped"])
+            whole.dates |= set(part["dates"])
             for name, own in part["numbers"].items():
                 arrays = {each: np.asarray(values, dtype=np.float64) for each, values in own.items()}
                 whole.numbers[name] = _merged(whole.numbers.get(name), arrays)
@@ -177,6 +186,11 @@ class RowTally:
         for name in whole.skipped & set(whole.values):
             del whole.values[name]
         return whole
+
+
+def _seconds(dates: pa.Array) -> Floats:
+    """Dates as seconds since 1970."""
+    return to_floats(dates.cast(pa.timestamp("us"), safe=False).cast(pa.int64()), exact=False) / 1e6
 
 
 def _merged(one: Mapping[str, Floats] | None, other: Mapping[str, Floats]) -> dict[str, Floats]:

@@ -13,9 +13,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from kernelcoreset.checks import Floats, check_choice, check_count, refuse_misread
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.describing.description import Description
 from kernelcoreset.errors import SettingError
 from kernelcoreset.features.preparation import Preparation
-from kernelcoreset.features.table import columns_of
+from kernelcoreset.features.table import columns_of, refuse_texts
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.neighbors.persistence import Walks
 
@@ -89,6 +90,25 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
         walks = Walks.of(points.astype(np.float64, copy=False), weights)
         return walks.sample_persistence(model.predict_points(walks.points), model.k)
 
+    def describe(self, X: Any = None, sample_weight: ArrayLike | None = None) -> Description:  # noqa: N803
+        """Return what the clusters are: sizes, the columns that set them apart, typical and unusual rows, quality.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a table, optional
+            Rows to describe the clusters by; a table may have more columns than those of the fit. By default the
+            points of the coreset, which estimate all rows.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        Description
+            `print` shows it in words.
+        """
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        return self.model_.describe(X, sample_weight, names=None if names is None else list(names))  # type: ignore[no-any-return]
+
     @property
     def coreset_(self) -> Coreset:
         """The coreset that the clusters were found on."""
@@ -105,7 +125,11 @@ def check_rows(
 ) -> Floats:
     """Return rows of a type, checked as scikit-learn does, but without what it would read or round silently."""
     refuse_misread(X, "X")
-    points: Floats = validate_data(estimator, X, dtype=dtype, reset=reset, ensure_min_samples=1)
+    try:
+        points: Floats = validate_data(estimator, X, dtype=dtype, reset=reset, ensure_min_samples=1)
+    except ValueError:
+        refuse_texts(X)
+        raise
     return points
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from kernelcoreset.clustering.choosing_k import new_axes, weighted_rand_index
 from kernelcoreset.clustering.trials import TIE, Trials
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.exploring.sentences import sentences_of
+from kernelcoreset.features.preparation import Preparation
+from kernelcoreset.features.table import refuse_texts
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels.families import Gaussian, Linear
 
 NEIGHBORS = "SpectralClustering"
@@ -162,6 +165,7 @@ def explore(
     *,
     ks: Iterable[int] = KS,
     sample_weight: ArrayLike | None = None,
+    features: Features | Mapping[str, Any] | None = None,
     seed: int = 0,
     **columns: Any,
 ) -> Exploration:
@@ -180,6 +184,8 @@ def explore(
         Numbers of clusters to try, at least 2 each.
     sample_weight : array-like of shape (n,), optional
         For an array.
+    features : Features or mapping, optional
+        Scales, categories, logarithms and missing values, as in the estimators: X may then be a table with texts.
     seed : int
 
     Returns
@@ -206,12 +212,19 @@ def explore(
         if sample_weight is not None:
             raise SettingError("`sample_weight` is for arrays. Name the column of a DataFrame: weightCol='...'.")
         # By name: only kernelcoreset.spark imports pyspark, and no folder imports one above it.
-        result: Exploration = importlib.import_module("kernelcoreset.spark").explore(X, ks=ks, seed=seed, **columns)
+        result: Exploration = importlib.import_module("kernelcoreset.spark").explore(
+            X, ks=ks, features=features, seed=seed, **columns
+        )
         return result
     if columns:
         raise SettingError(f"`{next(iter(columns))}` is for a Spark DataFrame; got an array. Leave it out.")
-    names = [str(name) for name in getattr(X, "columns", ())]
-    points = check_points(X)
+    wanted = Features.of(features)
+    if wanted is None:
+        refuse_texts(X)
+        names, points = [str(name) for name in getattr(X, "columns", ())], check_points(X)
+    else:
+        preparation = Preparation.fit(X, wanted, sample_weight)
+        names, points = preparation.coordinates, preparation.transform(X)
     weights = None if sample_weight is None else check_weights(sample_weight, len(points))
     return explore_sample(points, weights, len(points), ks=ks, names=names, seed=seed)
 

@@ -20,7 +20,7 @@ def sentences_of(found: Exploration) -> list[str]:
         name, share = found.dominant
         sentences.append(
             f"Column {name} carries {100 * share:.1f} % of the squared distances, so the clusters are those of this "
-            "column alone. Scale the columns first, for example with scikit-learn's StandardScaler."
+            "column alone. Set features=kc.Features(), here and in the estimators, to scale the columns."
         )
     sentences.append(_advice(found, recommended_method(found)))
     sentences += [_about_method(found, name) for name in found.findings]

@@ -14,6 +14,12 @@ _EXACT = 2.0**53  # every whole number up to this one is a float64
 _SHORT_TYPES = (pa.float32(), pa.uint8(), pa.int8(), pa.uint16(), pa.int16(), pa.int32())
 
 
+def is_numeric(kind: pa.DataType) -> bool:
+    """Return whether an Arrow type is one of numbers; not that of true and false."""
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
 def to_floats(array: pa.Array, *, exact: bool = True) -> Floats:
     """Return a numeric Arrow array as float64, nulls as NaN; copied only if something changes.
 

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import Floats, check_columns, check_weights
 from kernelcoreset.errors import DataError, FormatError, SettingError
-from kernelcoreset.features.arrays import has_finite_sum, to_floats
+from kernelcoreset.features.arrays import has_finite_sum, is_numeric, to_floats
 from kernelcoreset.features.table import Columns, columns_of
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.files.documents import Fields
@@ -115,7 +115,7 @@ class Preparation:
     wanted: Features
 
     @staticmethod
-    def fit(table: Any, wanted: Features, weights: Floats | None = None) -> Preparation:
+    def fit(table: Any, wanted: Features, weights: ArrayLike | None = None) -> Preparation:
         """Return the preparation for a table, or a sample of one.
 
         Parameters
@@ -283,9 +283,7 @@ def _missing(values: Raw) -> Mask:
 
 def _refuse_unless_numbers(name: str, values: Raw) -> None:
     kind = values.type if isinstance(values, pa.Array) else pa.from_numpy_dtype(values.dtype)
-    if not (
-        pa.types.is_null(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    ):
+    if not (pa.types.is_null(kind) or is_numeric(kind)):
         raise SettingError(
             f"Column {name} must hold numbers; it holds {kind}. Name it in features.categorical, or cast it."
         )

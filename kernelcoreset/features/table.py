@@ -1,4 +1,4 @@
-"""Whatever holds a table in Python, as named Arrow columns: pandas, Arrow, mappings of columns, and arrays."""
+"""Whatever holds a table in Python, as named Arrow columns: pandas, polars, Arrow, mappings of columns, and arrays."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kernelcoreset.checks import refuse_masked
 from kernelcoreset.errors import DataError
+from kernelcoreset.features.arrays import is_numeric
 
 Columns = dict[str, pa.Array]
 """Arrow arrays of equal lengths, by column name."""
@@ -20,7 +21,7 @@ def columns_of(table: Any) -> Columns:
 
     Parameters
     ----------
-    table : pandas.DataFrame, pyarrow.Table, mapping of columns, or array-like of shape (n, d)
+    table : pandas or polars DataFrame, pyarrow.Table, mapping of columns, or array-like of shape (n, d)
 
     Examples
     --------
@@ -29,6 +30,8 @@ def columns_of(table: Any) -> Columns:
     """
     if isinstance(table, pa.Table | pa.RecordBatch):
         pairs = list(zip(table.schema.names, table.columns, strict=True))
+    elif hasattr(table, "__arrow_c_stream__") and not hasattr(table, "iloc"):  # such as a polars DataFrame
+        return columns_of(pa.table(table))
     elif isinstance(table, Mapping):
         pairs = list(table.items())
     elif hasattr(table, "columns") and hasattr(table, "iloc"):
@@ -45,6 +48,19 @@ def columns_of(table: Any) -> Columns:
     if len({len(values) for values in columns.values()}) > 1:
         raise DataError("The columns of a table must have equal lengths.")
     return columns
+
+
+def refuse_texts(table: Any) -> None:
+    """Raise DataError if a table with named columns has columns of texts or dates."""
+    if not hasattr(table, "columns"):
+        return
+    usable = (is_numeric, pa.types.is_boolean, pa.types.is_null)
+    wrong = [name for name, values in columns_of(table).items() if not any(fits(values.type) for fits in usable)]
+    if wrong:
+        raise DataError(
+            f"All columns must hold numbers; these do not: {', '.join(wrong)}. Leave them out, or say how to use them: "
+            f"features=kc.Features(categorical={wrong})."
+        ) from None
 
 
 def _array(name: str, values: Any) -> pa.Array:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kernelcoreset.checks import check_choice, check_count, shown
+from kernelcoreset.checks import check_choice, check_count, closest_name, shown
 from kernelcoreset.errors import SettingError
 
 SCALES = ("standard", "robust", "none")
@@ -66,8 +66,9 @@ class Features:
             unknown = sorted(set(value) - set(Features.__dataclass_fields__))
             if not unknown:
                 return Features(**value)
-            known = ", ".join(Features.__dataclass_fields__)
-            raise SettingError(f"`features` has no parameter {unknown[0]!r}. Known: {known}.")
+            meant = closest_name(unknown[0], Features.__dataclass_fields__)
+            hint = f"Did you mean {meant!r}?" if meant else f"Known: {', '.join(Features.__dataclass_fields__)}."
+            raise SettingError(f"`features` has no parameter {unknown[0]!r}. {hint}")
         raise SettingError(f"`features` must be a Features object or a mapping of its parameters; got {shown(value)}.")
 
     def to_dict(self) -> dict[str, Any]:

@@ -195,7 +195,9 @@ def check_kernel(kernel: Any) -> Kernel:
         raise SettingError(
             f"`kernel` must be a kernel object; got the class {kernel.__name__}. Write {kernel.__name__}(...)."
         )
-    raise SettingError(
-        f"`kernel` must be a kernel object such as Gaussian(sigma=1.0); got {kernel!r}. "
-        "Wrap a function of your own as UserKernel(function)."
+    remedy = (
+        "A name has no width here: write Gaussian(sigma=...); `choose_sigma` finds a width."
+        if isinstance(kernel, str)
+        else "Wrap a function of your own as UserKernel(function)."
     )
+    raise SettingError(f"`kernel` must be a kernel object such as Gaussian(sigma=1.0); got {kernel!r}. {remedy}")

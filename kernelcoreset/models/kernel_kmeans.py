@@ -18,7 +18,7 @@ from kernelcoreset.clustering.features import is_written_out
 from kernelcoreset.clustering.problem import Solution
 from kernelcoreset.clustering.solve import solve
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.describing.quality import Labeller
+from kernelcoreset.describing.quality import RESTARTS, Labeller
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.features.preparation import Preparation, preparation_of
 from kernelcoreset.files.documents import Fields
@@ -152,7 +152,7 @@ class KernelKMeansModel(PreparesRows, KeptAsFolder):
 
     def similar_fit(self, coreset: Coreset) -> Labeller:
         """Cluster another coreset in the same way; return what labels points."""
-        return KernelKMeansModel.fit_coreset(coreset, self.k, self.kernel, z=self.z, n_init=1).predict_points
+        return KernelKMeansModel.fit_coreset(coreset, self.k, self.kernel, z=self.z, n_init=RESTARTS).predict_points
 
     def predict_points(self, points: ArrayLike) -> NDArray[np.int32]:
         """Return the cluster of every point, shape (n,), without a preparation."""

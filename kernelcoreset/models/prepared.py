@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -10,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kernelcoreset.checks import Floats, check_weights
+from kernelcoreset.checks import Floats, check_columns, check_weights
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.describing.description import Description
 from kernelcoreset.describing.quality import Labeller, quality_of
 from kernelcoreset.describing.tally import RowTally
-from kernelcoreset.features.preparation import Preparation, preparation_of
+from kernelcoreset.features.arrays import to_floats
+from kernelcoreset.features.preparation import Preparation, is_nameless, preparation_of
 from kernelcoreset.features.table import Columns, columns_of
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.centers import Labels
@@ -103,7 +105,7 @@ class PreparesRows(ABC):
         """Return the distance of labelled rows by the typical one of their cluster, shape (n,)."""
         return found.distances / np.where(self.typical_distances > 0.0, self.typical_distances, 1.0)[found.labels]
 
-    def describe(self, rows: Any = None, weights: Any = None) -> Description:
+    def describe(self, rows: Any = None, weights: Any = None, *, names: Sequence[str] | None = None) -> Description:
         """Return what the clusters are: sizes, the columns that set them apart, typical and unusual rows, quality.
 
         Parameters
@@ -112,11 +114,14 @@ class PreparesRows(ABC):
             Rows to describe the clusters by. A table may have more columns than the model was fitted on. By default the
             points of the coreset, which estimate all rows.
         weights : array-like of shape (n,), optional
+        names : sequence of str, optional
+            Names of the coordinates of points, for a model without a preparation. With them, rows may be a table with
+            more columns.
 
         Returns
         -------
         Description
-            `print` shows it in words.
+            `print` shows it in words. Its rows have their number in `rows` as `position`.
 
         Examples
         --------
@@ -128,19 +133,33 @@ class PreparesRows(ABC):
         [20, 60, 90]
         """
         if rows is None:
-            columns, found, own = self._coreset_columns()
+            columns, found, own = self._coreset_columns(names)
         else:
-            columns, found = columns_of(rows), self.label(rows, margins=True)
+            columns, points = self._columns_and_points(rows, names)
+            found = self.label_points(points, margins=True)
             own = check_weights(weights, len(found.labels))
-        tally = RowTally(self.k, self.typical_distances, ("id",))
+            columns = {**columns, "position": pa.array(np.arange(len(found.labels)))}
+        tally = RowTally(self.k, self.typical_distances, ("id", "position"))
         tally.add(columns, found, own)
         return Description.of(tally, np.bincount(found.labels, own, minlength=self.k).tolist(), self.quality())
 
-    def _coreset_columns(self) -> tuple[Columns, Labels, Floats]:
+    def _columns_and_points(self, rows: Any, names: Sequence[str] | None) -> tuple[Columns, Any]:
+        """All columns of rows by name, and the points of the rows."""
+        columns = columns_of(rows)
+        if names is None or self.preparation is not None:
+            return columns, self.prepared(rows)
+        if is_nameless(columns) and len(columns) == len(names):
+            columns = dict(zip(names, columns.values(), strict=True))
+        check_columns({"rows": names}, list(columns))
+        return columns, np.column_stack([to_floats(columns[name]) for name in names])
+
+    def _coreset_columns(self, names: Sequence[str] | None) -> tuple[Columns, Labels, Floats]:
         coreset, preparation = self.own_coreset, self.preparation
         points = self.coreset_points
         found = self.label_points(points, margins=True)
         columns = columns_of(points) if preparation is None else preparation.restore(points)
+        if preparation is None and names is not None:
+            columns = dict(zip(names, columns.values(), strict=True))
         if coreset.ids is not None:
             columns["id"] = pa.array(coreset.ids)
         return columns, found, self.coreset_counts

@@ -5,6 +5,14 @@ The DataFrame API alone, so that every line runs on classic Spark, on Spark Conn
 
 import sys
 
+try:
+    import pyspark  # noqa: F401
+except ImportError:
+    raise ImportError(
+        "kernelcoreset.spark needs pyspark: pip install 'kernelcoreset[spark]', or use ./spark-submit.sh.",
+        name="pyspark",
+    ) from None
+
 from kernelcoreset.spark.explore import explore
 from kernelcoreset.spark.ml import kernel_kmeans, spectral
 from kernelcoreset.spark.ml.kernel_kmeans import KernelKMeans, KernelKMeansModel

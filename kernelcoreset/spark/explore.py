@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame
 
 from kernelcoreset.checks import check_choice
 from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.exploring.explore import KS, Exploration, explore_sample
+from kernelcoreset.features.wanted import Features
 from kernelcoreset.spark.columns import layout_of, with_dimension
 from kernelcoreset.spark.leaves import LeafSettings, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
+from kernelcoreset.spark.sample import fit_preparation
 from kernelcoreset.spectral.neighbors import DRAW
 
 _SIZE = 1_000
@@ -24,6 +27,7 @@ def explore(
     featuresCol: str = "features",  # noqa: N803
     weightCol: str | None = None,  # noqa: N803
     badRows: str = "fail",  # noqa: N803
+    features: Features | Mapping[str, Any] | None = None,
     ks: Iterable[int] = KS,
     seed: int = 0,
 ) -> Exploration:
@@ -39,6 +43,8 @@ def explore(
         One array or vector column, if `inputCols` are not given.
     weightCol : str, optional
     badRows : {"fail", "drop"}
+    features : Features or mapping, optional
+        Scales, categories, logarithms and missing values, as in the estimators.
     ks : iterable of int
         Numbers of clusters to try, at least 2 each.
     seed : int
@@ -49,11 +55,17 @@ def explore(
     """
     check_choice("badRows", badRows, ("fail", "drop"))
     names = ("featuresCol" if inputCols is None else "inputCols", "weightCol", "idCol")
-    features = featuresCol if inputCols is None else inputCols
-    layout = with_dimension(dataset, layout_of(dataset, features, weightCol, settings=names))
+    wanted = Features.of(features)
+    own = featuresCol if inputCols is None else inputCols
+    categorical = () if wanted is None else [str(name) for name in wanted.categorical]
+    layout = layout_of(dataset, own, weightCol, settings=names, categorical=categorical)
+    layout = with_dimension(dataset, layout)
+    preparation = fit_preparation(dataset, layout, wanted)
+    layout = layout.prepared_by(preparation)
     settings = LeafSettings(Recipe(1, size=_SIZE, seed=seed, **DRAW), leaf_size_of(_SIZE), layout)
     found = gather(leaves_by_spark(dataset, settings), settings)
     refuse_unusable(found, badRows)
     sample = merge_leaves(found, settings)
-    own = [] if layout.is_array else list(layout.features)
-    return explore_sample(sample.points, sample.weights, found.rows - found.bad.rows, ks=ks, names=own, seed=seed)
+    columns = [] if layout.is_array else list(layout.features)
+    columns = columns if preparation is None else preparation.coordinates
+    return explore_sample(sample.points, sample.weights, found.rows - found.bad.rows, ks=ks, names=columns, seed=seed)

@@ -44,6 +44,9 @@ class KernelKMeansSummary:
     n_iter : int
     description : dict or None
         What the clusters are, as `Description.to_dict` gives it; None for more than 100 clusters.
+    other_rows : bool
+        Whether these are clearly not the rows that the coreset was built from, but for example new ones: their weight
+        is less than half of the coreset's, or more than twice. Then there is no certificate.
     """
 
     rows: int
@@ -56,6 +59,7 @@ class KernelKMeansSummary:
     certificate: dict[str, Any] | None
     n_iter: int
     description: dict[str, Any] | None = None
+    other_rows: bool = False
 
 
 def clustering_of(model: PointModel) -> KernelKMeansModel | NeighborModel:
@@ -117,6 +121,7 @@ class Measurement:
         """Return what was measured; the observed rows must have been written."""
         model, probe = self.model, self.probe
         tally = Tally.total(self._observation.get["tallies"].splitlines(), model.k, probe)
+        other_rows = self._is_of_other_rows(tally)
         return KernelKMeansSummary(
             rows=int(tally.rows + tally.bad_rows),
             bad_rows=int(tally.bad_rows),
@@ -125,10 +130,16 @@ class Measurement:
             cluster_sizes=[int(size) for size in tally.sizes],
             cluster_weights=tally.weights.tolist(),
             cluster_costs=tally.costs.tolist(),
-            certificate=self._certificate(tally),
+            certificate=None if other_rows else self._certificate(tally),
             n_iter=1 if isinstance(model, NeighborModel) else model.solution.n_iter,
             description=self._description(tally),
+            other_rows=other_rows,
         )
+
+    def _is_of_other_rows(self, tally: Tally) -> bool:
+        """Whether the rows are clearly not those of the coreset, which says nothing about the cost of others."""
+        share = float(tally.weights.sum() / self._described.own_coreset.weights.sum())
+        return isinstance(self._described, KernelKMeansModel) and share > 0.0 and not 0.5 < share < 2.0
 
     def _description(self, tally: Tally) -> dict[str, Any] | None:
         if not tally.descriptions:

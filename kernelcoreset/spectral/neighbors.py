@@ -20,7 +20,7 @@ from kernelcoreset.clustering.cut import cut_labels
 from kernelcoreset.clustering.problem import most_points
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.describing.quality import Labeller
+from kernelcoreset.describing.quality import RESTARTS, Labeller
 from kernelcoreset.errors import DataError, FormatError
 from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.files.tables import label_column
@@ -147,7 +147,7 @@ class NeighborModel(PreparesRows, KeptAsFolder):
 
     def similar_fit(self, coreset: Coreset) -> Labeller:
         """Cluster another coreset in the same way; return what labels points."""
-        return NeighborModel.fit_coreset(coreset, self.k, n_init=1).predict_points
+        return NeighborModel.fit_coreset(coreset, self.k, n_init=RESTARTS).predict_points
 
     def predict_points(self, points: ArrayLike) -> NDArray[np.int32]:
         """Return the cluster of every point, that of the nearest coreset point, shape (n,), without a preparation."""

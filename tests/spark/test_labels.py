@@ -172,6 +172,8 @@ def test_a_share_of_the_rows_has_a_standard_error(frame, model):
     # 20 groups: Student's t with 19 degrees of freedom passes 5 with probability 8e-5; the seed is fixed.
     assert abs(part["largest_error"] - whole["largest_error"]) < 5 * part["standard_error"]
     assert summary_of(frame, settings, model, center_sets=0)[1].certificate is None
+    few = summary_of(frame.limit(frame.count() // 3), settings, model)[1]
+    assert (few.rows > 0, few.other_rows, few.certificate) == (True, True, None)
 
 
 def test_empty_partitions_are_measured_too(frame, model):

@@ -207,6 +207,8 @@ def test_explore_a_frame_in_one_pass(frame, rings):
     spectral = found.findings["SpectralClustering"]
     assert (spectral.trial.k, found.rows) == (2, 1_200)
     assert spectral.trial.persistence > 0.95
+    scaled = kc.explore(frame, inputCols=["x", "y"], features={"scale": "robust"}, ks=[2, 3])
+    assert scaled.findings["SpectralClustering"].trial.k == 2
     with pytest.raises(kc.SettingError, match="`inputCols`: there is no column `xx`; did you mean `x`"):
         kc.explore(frame, inputCols=["xx"])
     with pytest.raises(kc.SettingError, match=r"`sample_weight` is for arrays\. Name the column of a DataFrame"):

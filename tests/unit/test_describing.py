@@ -1,6 +1,8 @@
 """Descriptions of clusters: sums and rows collected by cluster, merged in any order, and put into words."""
 
 import json
+from datetime import date, datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -77,7 +79,7 @@ def test_a_description_says_what_sets_clusters_apart():
     assert description.clusters[2]["differences"][0]["column"] == "age"
     assert description.clusters[1]["differences"][0]["value"] == "true"
     assert description.sentences[0].startswith("Cluster 0: ")
-    assert "age is low: 1e+06 on average" in description.sentences[0]
+    assert "age is low: 1,000,000 on average" in description.sentences[0]
     assert "member is true in 100%" in description.sentences[1]
     assert description.sentences[-1].startswith("The clusters explain 50%")
     assert str(description).splitlines() == description.sentences
@@ -155,6 +157,67 @@ def test_models_describe_rows_and_their_coreset(estimator):
     assert [e["margin"] for e in exact.borderline] == pytest.approx(np.sort(found.margins)[:5])
     is_neighbors = isinstance(model, kc.NeighborModel)
     assert (exact.quality["explained"] is None) == is_neighbors
+
+
+def test_dates_and_decimals_are_described_by_their_means():
+    days = [date(2020, 1, 1), date(2020, 1, 3), None, date(2024, 5, 1), date(2024, 5, 3)]
+    columns = {
+        "since": pa.array(days),
+        "seen": pa.array([None if day is None else datetime(day.year, day.month, day.day, 12) for day in days]),
+        "paid": pa.array([Decimal("1.50"), Decimal("2.50"), Decimal("3.50"), Decimal("9.00"), Decimal("11.00")]),
+    }
+    labels = np.array([0, 0, 0, 1, 1], dtype=np.int32)
+    tally = RowTally(2, np.ones(2))
+    tally.add(columns, kc.Labels(labels, np.zeros(5), None, 0.0, 0.0))
+    whole = RowTally.total([json.loads(json.dumps(tally.to_dict()))], 2)
+    description = Description.of(whole, [3.0, 2.0], {})
+    told = {each["column"]: each for each in description.clusters[0]["differences"]}
+    assert (told["since"]["mean"], told["seen"]["mean"], told["paid"]["mean"]) == ("2020-01-02", "2020-01-02", 2.5)
+    assert "since is early: 2020-01-02 on average (of all rows 2022-03-03)" in description.sentences[0]
+    assert "seen is late: 2024-05-02 on average" in description.sentences[1]
+
+
+def test_rare_values_are_named_only_if_they_are_typical():
+    generator = np.random.default_rng(0)
+    labels = (np.arange(400) % 2).astype(np.int32)
+    towns = np.array([f"town {i}" for i in generator.integers(0, 60, 400)], dtype=object)
+    scarce = np.where(labels & (generator.random(400) < 0.09), "yes", "no")
+    tally = RowTally(2, np.ones(2))
+    found = kc.Labels(labels, np.zeros(400), None, 0.0, 0.0)
+    tally.add({"town": pa.array(towns), "scarce": pa.array(scarce), "defaulted": pa.array(labels == 1)}, found)
+    told = Description.of(tally, [200.0, 200.0], {}).clusters
+    assert "town" not in {each["column"] for cluster in told for each in cluster["differences"]}
+    assert told[1]["differences"][0]["value"] == "true"
+
+
+def test_one_row_per_cluster_in_words():
+    tally = RowTally(2, np.ones(2))
+    tally.add({"age": pa.array([20.0, 60.0])}, kc.Labels(np.array([0, 1], dtype=np.int32), np.zeros(2), None, 0.0, 0.0))
+    first = Description.of(tally, [1.0, 1.0], {}).sentences[0]
+    assert first == "Cluster 0: 1 row (50.0%); age is low: 20 on average (of all rows 40)."
+
+
+@pytest.mark.parametrize("features", [None, {}])
+@pytest.mark.parametrize("cls", [kc.KernelKMeans, kc.SpectralClustering, kc.StreamingKernelKMeans])
+def test_estimators_describe_tables_with_more_columns(cls, features):
+    rows, _ = two_groups()
+    estimator = cls(2, features=features, random_state=0).fit(rows[["age", "income"]])
+    description = estimator.describe(rows)
+    columns = {each["column"] for told in description.clusters for each in told["differences"]}
+    assert {"income", "job"} <= columns
+    assert "position" not in columns
+    for cluster, told in enumerate(description.clusters):
+        places = [row["position"] for row in told["typical"]]
+        assert [row["age"] for row in told["typical"]] == rows["age"].iloc[places].tolist()
+        assert (estimator.predict(rows[["age", "income"]].iloc[places]) == cluster).all()
+    assert {each["column"] for told in estimator.describe().clusters for each in told["differences"]} <= {
+        "age",
+        "income",
+    }
+    by_array = estimator.model_.describe(rows[["age", "income"]].to_numpy(), names=["age", "income"])
+    assert [told["size"] for told in by_array.clusters] == [told["size"] for told in description.clusters]
+    with pytest.raises(kc.SettingError, match="there is no column `income`"):
+        estimator.describe(rows[["age", "job"]])
 
 
 def test_typical_rows_have_their_ids():

@@ -110,7 +110,7 @@ def test_bad_settings():
     for wrong, message in [
         ({"n_clusters": 0}, "`n_clusters` must be at least 1; got 0"),
         ({"coreset_size": 3}, r"`coreset_size` must be at least n_clusters \(8\); got 3"),
-        ({"kernel": "gausian"}, "`kernel` must be one of 'gaussian'"),
+        ({"kernel": "gausian"}, r"`kernel` must be one of 'gaussian'.*; got 'gausian'\. Did you mean 'gaussian'\?"),
         ({"kernel": 3}, "`kernel` must be a kernel object such as Gaussian"),
         ({"sigma": "mean"}, "`sigma` must be one of 'median', 'auto'; got 'mean'"),
         ({"n_init": 0}, "`n_init` must be at least 1; got 0"),
@@ -119,6 +119,14 @@ def test_bad_settings():
     ]:
         with pytest.raises(kc.SettingError, match=message):
             kc.KernelKMeans(**wrong).fit(points)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("estimator", [kc.KernelKMeans(2), kc.SpectralClustering(2)])
+def test_columns_of_texts_are_named_with_the_remedy(estimator, frame):
+    table = frame({"age": [20.0, 30.0, 40.0], "job": ["cook", "clerk", "cook"]})
+    with pytest.raises(kc.DataError, match=r"these do not: job\. .* features=kc\.Features\(categorical=\['job'\]\)"):
+        estimator.fit(table)
 
 
 def test_what_a_notebook_shows():

@@ -6,6 +6,7 @@ import pytest
 from sklearn.datasets import make_moons
 
 import kernelcoreset as kc
+from kernelcoreset.features.preparation import Preparation
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,22 @@ def test_a_column_that_carries_the_distances_is_named():
     found = kc.explore(table, ks=[2])
     assert found.dominant[0] == "income"
     assert "Column income carries 100.0 % of the squared distances" in found.sentences[1]
+
+
+def test_a_table_is_explored_with_its_features():
+    generator = np.random.default_rng(0)
+    old = np.arange(200) % 2
+    table = pd.DataFrame({"age": 20.0 + 40 * old + generator.normal(size=200), "income": 1e5 * generator.random(200)})
+    table["job"] = np.where(old, "retired", "student")
+    with pytest.raises(kc.DataError, match=r"these do not: job\..*features=kc\.Features"):
+        kc.explore(table, ks=[2])
+    found = kc.explore(table, features={"categorical": ["job"]}, ks=[2, 3])
+    assert found.dominant is None
+    assert found.findings["SpectralClustering"].trial.k == 2
+    prepared = Preparation.fit(table, kc.Features(categorical=["job"])).transform(table)
+    assert kc.explore(prepared, ks=[2, 3]).table == found.table
+    with pytest.raises(kc.SettingError, match="there is no column `jobs`; did you mean `job`"):
+        kc.explore(table, features={"categorical": ["jobs"]})
 
 
 def test_weights_decide_what_is_looked_at():

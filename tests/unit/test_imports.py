@@ -6,6 +6,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import kernelcoreset
 
 PACKAGE = Path(kernelcoreset.__file__).parent
@@ -13,6 +15,8 @@ PACKAGE = Path(kernelcoreset.__file__).parent
 EVERY_MODULE = """
 import importlib, pkgutil, sys
 sys.modules["pyspark"] = None  # from here on `import pyspark` fails
+import pytest
+
 import kernelcoreset
 found = [module.name for module in pkgutil.walk_packages(kernelcoreset.__path__, "kernelcoreset.")
          if not module.name.startswith("kernelcoreset.spark")]
@@ -91,3 +95,14 @@ def test_all_public_names_are_there():
     assert sorted(kernelcoreset.__all__) == kernelcoreset.__all__
     assert all(hasattr(kernelcoreset, name) for name in kernelcoreset.__all__)
     assert dir(kernelcoreset) == sorted(kernelcoreset.__all__)
+
+
+def test_a_mistyped_name_and_a_missing_pyspark_are_answered():
+    script = (
+        "import kernelcoreset\ntry:\n    import kernelcoreset.spark\nexcept ImportError as error:\n    print(error)"
+    )
+    blocked = f"import sys\nsys.modules['pyspark'] = None\n{script}"
+    assert "pip install 'kernelcoreset[spark]'" in run(blocked, PYTHONPATH=str(PACKAGE.parent))
+    with pytest.raises(AttributeError) as raised:
+        kernelcoreset.KernelKmeans  # noqa: B018
+    assert (raised.value.name, raised.value.obj) == ("KernelKmeans", kernelcoreset)  # what Python suggests a name by

@@ -137,7 +137,8 @@ def test_what_a_preparation_refuses():
         ({"log": ["a", "a"]}, "`features.log` must be a list of different columns"),
         ({"log": ["a"], "categorical": ["a"]}, "`features.log` must not name categorical columns"),
         ({"most_categories": 0}, "`features.most_categories` must be"),
-        ({"scales": "robust"}, "`features` has no parameter 'scales'. Known: scale, categorical"),
+        ({"scales": "robust"}, "`features` has no parameter 'scales'. Did you mean 'scale'?"),
+        ({"whiten": True}, "`features` has no parameter 'whiten'. Known: scale, categorical"),
     ],
 )
 def test_what_features_refuse(wanted, message):

@@ -164,7 +164,7 @@ def test_an_override_below_a_value_is_refused():
         ({"coreset": {"size": 9}}, r"Unknown key `coreset.size`. Did you mean `coreset.coreset_size`\?"),
         ({"output": {"qqqq": 9}}, "Unknown key `output.qqqq`. Known: path, table"),
         ({"kernel": {"name": "Gausian"}}, r"`kernel.name` must be .* got 'Gausian'. Did you mean 'Gaussian'\?"),
-        ({"kernel": {"name": "gaussian"}}, "Did you mean 'Gaussian'"),
+        ({"kernel": {"name": "gaussian"}}, "`kernel.sigma` is required by Gaussian"),
         ({"kernel": {"name": ["Gaussian"]}}, r"got \['Gaussian'\]. Known: "),
         ({"kernel": {"name": "_Pair"}}, "`kernel.name` must be the name of a kernel"),
         (
@@ -208,6 +208,13 @@ def test_kernels_of_kernels_in_either_spelling():
     assert settings_with(kernel={"name": None, **kernel.to_dict()}).kernel.build() == kernel
 
 
+@pytest.mark.parametrize("name", ["rbf", "RBF", "gaussian", "Gaussian"])
+def test_kernels_have_the_names_of_the_python_api_too(name):
+    assert settings_with(kernel={"name": name, "sigma": 2.0}).kernel.build() == Gaussian(sigma=2.0)
+    with pytest.raises(SettingError, match=r'`kernel\.sigma` must be a number above 0, or "median" or "auto"; got'):
+        settings_with(kernel={"name": name, "sigma": "atuo"})
+
+
 def test_a_user_kernel_comes_by_its_import_path():
     own = {"name": "UserKernel", "function": f"{__name__}:overlap"}
     found = settings_with(kernel=own, run={"trusted_modules": [__name__]})
@@ -233,7 +240,7 @@ def test_a_width_left_to_the_data_is_filled_in_later():
     ("kernel", "message"),
     [
         ({"name": "Gaussian", "sigma": 0.0}, "`kernel.sigma` must be a finite number above 0; got 0.0"),
-        ({"name": "Gaussian", "sigma": "mean"}, "`kernel.sigma` must be a finite number above 0; got 'mean'"),
+        ({"name": "Gaussian", "sigma": "mean"}, "`kernel.sigma` must be a number above 0, or .* got 'mean'"),
         ({"name": "Polynomial", "degree": 0}, "`kernel.degree` must be at least 1"),
         ({"name": "Scaled", "factor": 2.0, "inner": {"name": "Gaussian", "sigma": -1}}, "`kernel.inner.sigma` must be"),
         ({"name": "Scaled", "factor": 2.0, "inner": 5}, "`kernel.inner` must be a table"),

@@ -211,7 +211,7 @@ def test_a_new_tree_has_no_result():
         ({"fan_in": 1}, "`fan_in` must be at least 2; got 1"),
         ({"z": 0.5}, "`z` must be a finite number of at least 1; got 0.5"),
         ({"seed": -1}, "`seed` must be at least 0; got -1"),
-        ({"kernel": "rbf"}, "`kernel` must be a kernel object"),
+        ({"kernel": "rbf"}, "`kernel` must be a kernel object .* A name has no width here: write Gaussian"),
     ],
 )
 def test_settings_are_checked(changes, message):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,8 +63,8 @@ def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise SettingError(f'`{key}` must be a table such as {{name = "Gaussian", sigma = 50.0}}; got {shown(table)}.')
     parameters = {name: value for name, value in table.items() if name not in ("name", "kernel")}
-    name = table.get("name", table.get("kernel"))
     classes = {each: kind for each, kind in kernel_classes().items() if kind is not Normalized}
+    name = _class_name(table.get("name", table.get("kernel")), classes)
     if name == Normalized.__name__:
         raise SettingError(
             f"`{key}.name` must not be 'Normalized': the last column would be read as degrees. Name the kernel "
@@ -79,10 +79,20 @@ def _plain_kernel(key: str, table: Any) -> dict[str, Any]:
     for part in expected:
         if part.name not in parameters and part.default is dataclasses.MISSING:
             raise SettingError(f"`{key}.{part.name}` is required by {name}; it is not set.")
+    sigma = parameters.get("sigma")
+    if isinstance(sigma, str) and sigma not in _SIGMA_RULES:
+        raise SettingError(f'`{key}.sigma` must be a number above 0, or "median" or "auto"; got {shown(sigma)}.')
     nested = ("left", "right", "inner")
     return {"kernel": name} | {
         part: _plain_kernel(f"{key}.{part}", value) if part in nested else value for part, value in parameters.items()
     }
+
+
+def _class_name(name: Any, classes: Iterable[str]) -> Any:
+    """The name of the class for a name as the estimators of Python take it, such as "gaussian" or "rbf"."""
+    if not isinstance(name, str):
+        return name
+    return {"rbf": "Gaussian", **{each.lower(): each for each in classes}}.get(name.lower(), name)
 
 
 def _kernel(key: str, plain: Mapping[str, Any], sigma: float | None, trusted: tuple[str, ...]) -> Kernel:

@@ -73,6 +73,8 @@ def summary_of(summary: KernelKMeansSummary, model: PointModel) -> dict[str, Any
     The costs of a spectral model say little about the cut; the record has the cut itself instead.
     """
     found = asdict(summary)
+    if found.pop("other_rows"):  # the coreset says nothing about their cost
+        del found["coreset_cost"]
     if not isinstance(model, KernelKMeansModel):
         return {name: found[name] for name in ("rows", "bad_rows", "cluster_sizes", "n_iter", "description")}
     return found

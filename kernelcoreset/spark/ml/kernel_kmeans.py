@@ -175,7 +175,7 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
 
     def describe(self) -> Description:
         """Return what the clusters are, estimated from the coreset; `summary.description` has it for all rows."""
-        return self.localModel.describe()
+        return self.localModel.describe(names=self.getInputCols() if self.isSet(self.inputCols) else None)
 
     def clusterWeights(self) -> list[float]:  # noqa: N802
         """Return the weight of each cluster in the data, estimated from the coreset."""
