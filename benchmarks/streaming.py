@@ -94,9 +94,11 @@ def _megabytes(root: int) -> dict[str, float]:
     return found
 
 
-def follow(settings: Settings, folder: Path) -> tuple[list[dict], Watch]:
+def follow(settings: Settings, folder: Path, more_conf: dict[str, str] | None = None) -> tuple[list[dict], Watch]:
+    """Run the job to its end; return the progress of every micro-batch, and the memory."""
     from pyspark.sql import SparkSession
 
+    from kernelcoreset.spark.jobs.stop import StopRequest
     from kernelcoreset.spark.jobs.stream import follow as follow_stream
 
     builder = SparkSession.builder.master("local[2]").appName("streaming benchmark")
@@ -108,7 +110,7 @@ def follow(settings: Settings, folder: Path) -> tuple[list[dict], Watch]:
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
     }
-    for name, value in conf.items():
+    for name, value in {**conf, **(more_conf or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     progress: list[dict] = []
@@ -116,7 +118,8 @@ def follow(settings: Settings, folder: Path) -> tuple[list[dict], Watch]:
     spark.streams.addListener(own)
     watch = Watch()
     watch.start()
-    follow_stream(spark, settings, RunRecord("stream", settings, str(folder / "record.json")))
+    with StopRequest() as stop:
+        follow_stream(spark, settings, RunRecord("stream", settings, str(folder / "record.json")), stop)
     watch.running = False
     time.sleep(2)
     spark.streams.removeListener(own)
@@ -142,7 +145,8 @@ class _Listener:
             def onQueryProgress(self, event):  # noqa: N802
                 found = event.progress
                 if found.numInputRows:
-                    progress.append({"batch": found.batchId, "at": time.time(), **found.durationMs})
+                    own = {"batch": found.batchId, "rows": found.numInputRows, "at": time.time()}
+                    progress.append({**own, **found.durationMs})
 
         return Listener()
 

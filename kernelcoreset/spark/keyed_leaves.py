@@ -16,7 +16,7 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.coresets.tree import reduction_seed
 from kernelcoreset.spark.columns import BadRows, selection
-from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings, collect_leaves, leaf_row, leaf_schema
+from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings, collect_leaves, leaf_row, leaf_schema, leaf_schema_of
 from kernelcoreset.spark.scan import LEAF_ROWS, RowGroups, group_by_rows, read_points, task_frame, tasks_of
 from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
 
@@ -71,8 +71,7 @@ def leaves_by_spark(
     With `gather_keys` a shuffle brings the rows of a key together first, so that the key gets one leaf. Without it, a
     leaf ends wherever the key changes from one row to the next: good for rows that are read file by file.
     """
-    id_col = settings.layout.id_col
-    schema = leaf_schema(None if id_col is None else frame.schema[id_col].dataType)
+    schema = leaf_schema_of(frame, settings.layout)
     arrow_schema = to_arrow_schema(schema)
     numbers = {key: number for number, key in enumerate(sorted(seeds))}
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, MapType, StringType, StructField, StructType
 
+from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
@@ -64,10 +65,14 @@ def leaf_schema(id_type: DataType | None) -> StructType:
     return StructType(fields)
 
 
+def leaf_schema_of(frame: DataFrame, layout: Layout) -> StructType:
+    """Return the schema of leaf rows of a frame."""
+    return leaf_schema(None if layout.id_col is None else frame.schema[layout.id_col].dataType)
+
+
 def leaves_by_spark(frame: DataFrame, settings: LeafSettings) -> DataFrame:
     """Return leaf rows, one for each partition, read by Spark. The same partitions give the same leaves."""
-    id_col = settings.layout.id_col
-    schema = leaf_schema(None if id_col is None else frame.schema[id_col].dataType)
+    schema = leaf_schema_of(frame, settings.layout)
     arrow_schema = to_arrow_schema(schema)
 
     def build(batches: Batches) -> Batches:
@@ -97,19 +102,30 @@ def leaves_by_files(
 class LeafBuilder:
     """Builds one leaf from batches, in bounded memory."""
 
-    def __init__(self, leaf: int, settings: LeafSettings, seed: int | None = None) -> None:
+    def __init__(
+        self, leaf: int, settings: LeafSettings, seed: int | None = None, reader: BatchReader | None = None
+    ) -> None:
         self.leaf = leaf
         self.settings = settings
         self.rows = 0
-        self._reader = BatchReader(settings.layout)
+        self._reader = reader or BatchReader(settings.layout)
         seed = settings.seed_of(0, leaf) if seed is None else seed
         self._tree = CoresetTree.from_recipe(settings.recipe.varied(seed=seed), settings.leaf_size)
 
     def add(self, arrays: Sequence[pa.Array]) -> None:
         """Add the columns of a batch; bad rows are counted and left out."""
+        self.add_rows(arrays, *self._reader.read_rows(arrays))
+
+    def add_rows(
+        self,
+        arrays: Sequence[pa.Array],
+        points: NDArray[Any],
+        weights: Floats | None,
+        good: NDArray[np.bool_] | None,
+    ) -> None:
+        """Add a batch that the reader has read already."""
         layout = self.settings.layout
         self.rows += len(arrays[0])
-        points, weights, good = self._reader.read_rows(arrays)
         ids = None if layout.id_col is None else _read_ids(arrays[-1], layout.id_col, self.leaf)
         if good is not None:
             points = points[good]

@@ -51,8 +51,7 @@ def pytest_sessionfinish(session):
     rows, _, after = rest.partition(_END)
     kept = {line.rsplit("`", 2)[1]: line for line in rows.splitlines() if line.endswith("` |")}
     for item in {item.path.name: item for item in session.items}.values():
-        # A file that is about no single platform says in its first line what it is about.
-        name, what = getattr(item.module, "PLATFORM", ("-", item.module.__doc__.partition("\n")[0]))
+        name, what = item.module.PLATFORM
         tally = ", ".join(f"{count} {outcome}" for outcome, count in sorted(_outcomes[item.path.name].items()))
         day = datetime.now(UTC).date()
         kept[item.path.name] = f"| {name} | {pyspark.__version__} | {what} | {tally} | {day} | `{item.path.name}` |"

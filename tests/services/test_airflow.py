@@ -12,6 +12,8 @@ import pytest
 import kernelcoreset as kc
 from tests.services.airflow import ROOT, Airflow
 
+PLATFORM = "Airflow 3", "the DAG of examples/, parsed, run and backfilled"
+
 DAG = "kernelcoreset_update"
 JOB = """
 [input]

@@ -19,6 +19,8 @@ from kernelcoreset import mlflow as models
 from kernelcoreset.jobs import cli
 from tests.user_kernels import rational
 
+PLATFORM = "MLflow 3", "models and runs of jobs on a tracking server"
+
 # MLflow leaves connections and files to the garbage collector, and warns about itself.
 pytestmark = pytest.mark.filterwarnings("ignore")
 

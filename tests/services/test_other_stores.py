@@ -8,6 +8,8 @@ from pyarrow import fs
 from kernelcoreset.files import conditional
 from kernelcoreset.files.paths import open_path
 
+PLATFORM = "Google Cloud Storage, Azure", "how a pyarrow file system becomes the client that commits; no server is here"
+
 KEY = "aGVsbG8="
 AZURITE = {"blob_storage_authority": "127.0.0.1:1", "blob_storage_scheme": "http"}
 LATER = datetime.datetime(2100, 1, 1)
