@@ -155,8 +155,9 @@ def main() -> None:
     header = ("", "import", "build", "solve", "label", "build + solve + label", "of it busy")
     words = (
         f"Seconds of the first calls in a new process: a coreset of {N:,} x 2 points (k = {K}, {SIZE} draws, "
-        "Gaussian), its clusters (`solve`, 10 starts), labels of all points. One thread. Required: at most 10 s with "
-        "an empty cache. `busy` are processor seconds: they are nearly all of it on a machine that does nothing else."
+        "Gaussian), its clusters (`solve`, 10 starts), labels of all points. One thread; with an empty cache "
+        "a second process compiles what solves and labels meanwhile. Required: at most 10 s with an empty cache. "
+        "`busy` are processor seconds of the first process."
     )
     spark_header = (
         *("", "first task", "second task", "first fit", "second fit", "first labels", "second labels", "compiled"),

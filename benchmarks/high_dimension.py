@@ -1,7 +1,7 @@
 """Labels and coresets of many columns, beside the matrix product they need, and labels beside plain numpy.
 
 Run from the project's root: python -m benchmarks.high_dimension --data DIR [--builds]
-One thread. The times are the best of several rounds in which all take turns.
+One thread. The times are the least processor times of several rounds in which all take turns.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ HEADER = (
 
 
 def best(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Return the least time of each function; they take turns."""
+    """Return the least processor time of each function, which other work on the machine hardly changes; in turns."""
     times = dict.fromkeys(functions, np.inf)
     for _ in range(rounds):
         for name, function in functions.items():
-            begin = time.perf_counter()
+            begin = time.process_time()
             function()
-            times[name] = min(times[name], time.perf_counter() - begin)
+            times[name] = min(times[name], time.process_time() - begin)
     return times
 
 
@@ -207,7 +207,11 @@ def main() -> None:
         else:
             section = labels(given.data, given.rows, given.clusters, given.rounds)
     out = given.out or Path(f"docs/results/{name}.md")
-    tables.write_results(out, "Many columns", ["One thread.", section])
+    tables.write_results(
+        out,
+        "Many columns",
+        ["One thread. Times are the least processor time of several rounds, in which all take turns.", section],
+    )
 
 
 if __name__ == "__main__":

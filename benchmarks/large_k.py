@@ -1,7 +1,7 @@
 """Build, solve and label for many clusters: how the time grows with k.
 
-Run from the project's root: python benchmarks/large_k.py --kept results.json
-Results are kept in a file, so that cases can be measured one by one (--data, --k); the table has all that are kept.
+Run from the project's root: python benchmarks/large_k.py --scratch DIR
+Results are kept in the folder, so that cases can be measured one by one (--points, --k); the table has all of them.
 """
 
 from __future__ import annotations
@@ -86,17 +86,19 @@ def rows_of_table(kept: dict[str, list[float]]) -> list[list[object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", choices=DATA, nargs="*", default=list(DATA))
+    parser.add_argument("--points", choices=DATA, nargs="*", default=list(DATA))
     parser.add_argument("--k", type=int, choices=SIZES, nargs="*", default=list(SIZES))
     parser.add_argument("--repeats", type=int, default=3, help="builds, of which the fastest counts")
-    parser.add_argument("--kept", type=Path, required=True, help="file of all results, read first and then extended")
+    parser.add_argument("--scratch", type=Path, required=True, help="folder of the results so far")
     parser.add_argument("--out", type=Path, default=Path("docs/results/large_k.md"))
     options = parser.parse_args()
-    kept = json.loads(options.kept.read_text()) if options.kept.exists() else {}
-    for name in options.data:
+    options.scratch.mkdir(parents=True, exist_ok=True)
+    results = options.scratch / "large_k.json"
+    kept = json.loads(results.read_text()) if results.exists() else {}
+    for name in options.points:
         for k in options.k:
             kept[json.dumps([name, k])] = measure(name, k, options.repeats)
-            options.kept.write_text(json.dumps(kept, indent=1))
+            results.write_text(json.dumps(kept, indent=1))
     about = (
         f"Gaussian kernel, N points in the coreset; the build is the best of {options.repeats}. The plane has 2,000 "
         "clusters; the unit vectors are float32 and lie around 2,000 topics. Label is `predict` of all points. "

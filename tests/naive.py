@@ -90,6 +90,11 @@ def sensitivities(plain, points, weights, pivots, z):
     return scores / scores.sum()
 
 
+def landmark_set_costs(distances, weights, order, sets):
+    """Weighted distance of every point, in the given order, to the nearest landmark of each set."""
+    return np.array([distances[own].min(axis=0)[order] * weights[order] for own in sets])
+
+
 def center_set_costs(plain, points, weights, center_sets, z):
     """sum_x w_x min_c dist(x, c)^z of every set."""
     return np.array([(weights * nearest(plain, points, centers)[0] ** (z / 2)).sum() for centers in center_sets])

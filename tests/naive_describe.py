@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 
 def text_of(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -95,3 +97,17 @@ def quality(points: Any, weights: Any, labels: Any, kernel: Any) -> tuple[float,
         nearest, second = sorted(math.sqrt(squared(i, members)) for members in clusters)[:2]
         gaps += weights[i] * (second - nearest) / second
     return 1.0 - inside / variance, gaps / sum(weights)
+
+
+def naive_components(points: Any, weights: Any, kernel: Any) -> tuple[Any, Any]:
+    """Return the two leading components of kernel PCA, with every point copied as often as its weight says."""
+    copies = np.repeat(np.arange(len(points)), weights.astype(int))
+    gram = np.array([[float(kernel(points[i], points[j])) for j in copies] for i in copies])
+    n = len(copies)
+    center = np.eye(n) - np.full((n, n), 1.0 / n)
+    variances, vectors = np.linalg.eigh(center @ gram @ center / n)
+    places = np.zeros((2, len(points)))
+    for part in range(2):
+        places[part, copies] = vectors[:, -1 - part] * np.sqrt(variances[-1 - part] * n)
+        places[part] *= np.sign(places[part][np.abs(places[part]).argmax()])
+    return places, variances[[-1, -2]] / variances.sum()

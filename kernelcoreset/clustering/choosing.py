@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def choose_sigma(
     kernel: Callable[..., Kernel] = Gaussian,
     seed: int = 0,
 ) -> float:
-    """Return a width for a kernel, from a sample of the points.
+    """Return a width for a kernel, from a sample of the points; `compare_sigmas` also says how others fare.
 
     Parameters
     ----------
@@ -69,6 +70,56 @@ def choose_sigma(
     >>> choose_sigma([[0.0], [3.0]])
     3.0
     """
+    found = compare_sigmas(points, rule, weights=weights, k=k, spectral=spectral, kernel=kernel, seed=seed)
+    return found.sigma
+
+
+@dataclass(frozen=True)
+class ChoiceOfSigma:
+    """The width that was chosen, and how all that were tried fare.
+
+    Attributes
+    ----------
+    sigma : float
+    rule : str
+    widths, persistences : tuple of float
+        What "auto" tried, and how long walks over nearest neighbors stay in the clusters of each; else empty.
+    """
+
+    sigma: float
+    rule: str
+    widths: tuple[float, ...] = ()
+    persistences: tuple[float, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        if not self.widths:
+            return f"sigma = {self.sigma:.6g} is the median distance between rows of a sample."
+        best = max(self.persistences)
+        return (
+            f"sigma = {self.sigma:.6g} is the widest of {len(self.widths)} widths whose clusters keep near rows "
+            f"together as long as any (persistence {best:.2f})."
+        )
+
+
+def compare_sigmas(
+    points: ArrayLike,
+    rule: str = "median",
+    *,
+    weights: ArrayLike | None = None,
+    k: int | None = None,
+    spectral: bool = False,
+    kernel: Callable[..., Kernel] = Gaussian,
+    seed: int = 0,
+) -> ChoiceOfSigma:
+    """Return the width that `choose_sigma` chooses, with what it was compared to; parameters as there.
+
+    Examples
+    --------
+    >>> compare_sigmas([[0.0], [3.0]]).reason
+    'sigma = 3 is the median distance between rows of a sample.'
+    """
     rule = check_choice("sigma", rule, SIGMA_RULES)
     points = check_rows(points)
     weights = check_weights(weights, len(points))
@@ -77,7 +128,7 @@ def choose_sigma(
         trials = Trials.of(check_points(points), weights, seed=seed)
         if len(trials) > 2:
             return _persistent_width(trials, kernel, _KS if k is None else [check_count("k", k)], spectral)
-    return _median_distance(points, weights, seed)
+    return ChoiceOfSigma(_median_distance(points, weights, seed), rule)
 
 
 def _median_distance(points: NDArray[Any], weights: Floats, seed: int) -> float:
@@ -94,8 +145,10 @@ def _median_distance(points: NDArray[Any], weights: Floats, seed: int) -> float:
     return float(np.sqrt(_weighted_median(squared, shares))) if shares.any() else 1.0
 
 
-def _persistent_width(trials: Trials, kernel: Callable[..., Kernel], ks: Iterable[int], spectral: bool) -> float:
-    """Return the widest of the widths whose clusters persist longest."""
+def _persistent_width(
+    trials: Trials, kernel: Callable[..., Kernel], ks: Iterable[int], spectral: bool
+) -> ChoiceOfSigma:
+    """Choose the widest of the widths whose clusters persist longest."""
     find = trials.by_cut if spectral else trials.by_k_means
     possible = [k for k in ks if 1 < k <= len(trials)]
     persistences = np.array(
@@ -104,7 +157,8 @@ def _persistent_width(trials: Trials, kernel: Callable[..., Kernel], ks: Iterabl
             for width in trials.widths
         ]
     )
-    return float(trials.widths[persistences >= persistences.max() - _SAME].max())
+    sigma = float(trials.widths[persistences >= persistences.max() - _SAME].max())
+    return ChoiceOfSigma(sigma, "auto", tuple(trials.widths.tolist()), tuple(persistences.tolist()))
 
 
 def chosen_kernel(

@@ -15,7 +15,7 @@ from kernelcoreset.clustering.swaps import SWAPS, SWAPS_PER_CENTER, swap_center
 from kernelcoreset.kernels.jit import compiled
 
 # Products of points with centers: what may be spent on further trials, seedings, runs to the end, and swaps.
-_SEED_WORK, _RACE_WORK, _FINAL_WORK, _SWAP_WORK = 1.6e10, 4e8, 2e8, 1e9
+_SEED_WORK, _RACE_WORK, _FINAL_WORK, _SWAP_WORK = 1.6e10, 1.6e8, 1.6e8, 4e8
 _RACE_STEPS = 2
 _CANDIDATES = 128
 _CANDIDATE_SWAPS = 16

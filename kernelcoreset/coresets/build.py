@@ -101,6 +101,27 @@ def build_coreset(
     return find(points, weights, ids, eps, recipe)
 
 
+def build_rough_coreset(
+    points: ArrayLike, k: int, kernel: Kernel, size: int, *, weights: ArrayLike | None = None, seed: int = 0
+) -> Coreset:
+    """Return a coreset in less time than `build_coreset` and with more error: for fits that then see all points again.
+
+    Parameters as there; z = 2. It has the same settings and is unbiased too. One pivot per cluster is drawn, as in the
+    paper, and the draws are not balanced.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcoreset import Linear
+    >>> points = np.random.default_rng(0).normal(size=(10_000, 2))
+    >>> len(build_rough_coreset(points, 5, Linear(), 200)) <= 200
+    True
+    """
+    points = check_rows(points)
+    recipe = Recipe(k, kernel, size, seed=seed)
+    return reduce_points(points, check_weights(weights, len(points)), None, recipe, refine=False, pivots=1)
+
+
 def merge_coresets(
     coresets: Sequence[Coreset],
     k: int,

@@ -33,6 +33,8 @@ from kernelcoreset.coresets.transport import (
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.reporting.notebook import card, sentences, verdicts
+from kernelcoreset.reporting.verdict import coreset_verdict
 
 CONFIDENCE = 0.99
 """Of a bound that is estimated on a sample of the rows."""
@@ -76,6 +78,12 @@ class Certificate:
         return "\n".join(f"{name:<9} {text}" for name, text in in_words(self.to_dict()))
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the sentences, and what follows."""
+        plain = self.to_dict()
+        told = [f"{name}: {text}" for name, text in in_words(plain)]
+        return card("Certificate", {}, verdicts({"Coreset error": coreset_verdict(plain)}), sentences(told))
 
 
 def in_words(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

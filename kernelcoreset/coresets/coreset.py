@@ -23,6 +23,7 @@ from kernelcoreset.files.documents import Fields, parse_json
 from kernelcoreset.files.outputs import why_no_file
 from kernelcoreset.files.paths import open_path
 from kernelcoreset.files.tables import float_column, table_from_bytes, table_to_bytes, vector_column
+from kernelcoreset.reporting.notebook import card
 
 if TYPE_CHECKING:
     from kernelcoreset.coresets.certificate import Certificate
@@ -82,6 +83,19 @@ class Coreset:
             f"Coreset({len(self)} points in {self.points.shape[1]} dimensions{with_ids}, "
             f"total weight {self.weights.sum():g})"
         )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        about = {name: self.settings.get(name) for name in ("k", "z", "draw", "seed")}
+        kernel = self.settings.get("kernel")
+        facts = {
+            "points": len(self),
+            "dimensions": self.points.shape[1],
+            "total weight": float(self.weights.sum()),
+            "kernel": kernel and ", ".join(str(value) for value in kernel.values()),
+            **about,
+        }
+        return card("Coreset", facts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Coreset, (self.points, self.weights, self.ids, dict(self.settings))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.points import Indices, distances_between
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.kernels.jit import compiled, part
+from kernelcoreset.kernels.loops.products import Reals
 
 Singles = NDArray[np.float32]
 
@@ -42,7 +43,7 @@ IN_MANY_DIMENSIONS = Effort(landmarks=192, center_sets=768, groups=256)
 
 def halve(
     recipe: Recipe,
-    points: Floats,
+    points: NDArray[Any],
     weights: Floats,
     halvings: int,
     generator: np.random.Generator,
@@ -61,7 +62,7 @@ def halve(
     recipe : Recipe
         Its kernel, z, and k, the number of centers in a set.
     points : ndarray of shape (m, d)
-        m divisible by 2^halvings.
+        m divisible by 2^halvings. Of any real type.
     weights : ndarray of shape (m,)
     halvings : int
     generator : numpy Generator
@@ -80,7 +81,7 @@ def halve(
     sets = generator.integers(count, size=(effort.center_sets, recipe.k // size))
     for left in range(halvings, 0, -1):
         if left in (halvings, _LAST):
-            costs, scales = _set_costs(distances, shares, order, sets if left <= _LAST else single)
+            costs, scales = set_costs(distances, shares, order, sets if left <= _LAST else single)
         pairs = len(order) // 2
         signs = np.where(generator.random(pairs) < 0.5, np.float32(1.0), np.float32(-1.0))
         sums = _group_sums(costs, signs, min(effort.groups, pairs)) * scales
@@ -106,14 +107,16 @@ def tail_factor(failure: float, groups: int = IN_FEW_DIMENSIONS.groups) -> float
     return math.sqrt(2.0 * (groups * math.log(2.0) + math.log(1.0 / failure)))
 
 
-def _group_distances(recipe: Recipe, points: Floats, groups: int, size: int, generator: np.random.Generator) -> Floats:
+def _group_distances(
+    recipe: Recipe, points: NDArray[Any], groups: int, size: int, generator: np.random.Generator
+) -> Reals:
     """Squared distance of every point to the nearest landmark of each group of `size` landmarks: shape (groups, m).
 
     Landmarks are evenly spaced along the order of the points. Groups are random, so that the number of centers in a set
     hardly matters for the time.
     """
     count = groups * size
-    landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)]
+    landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)].astype(np.float64)
     if size == 1:
         return distances_between(recipe.kernel, landmarks, points)
     landmarks = generator.permutation(landmarks)
@@ -124,12 +127,15 @@ def _group_distances(recipe: Recipe, points: Floats, groups: int, size: int, gen
     return distances
 
 
-def _single(squared: Floats, z: float) -> Singles:
-    """distance^z relative to its mean, in single precision: it only guides choices."""
+def _single(squared: Reals, z: float) -> Singles:
+    """distance^z relative to its mean, in single precision: it only guides choices. Overwrites `squared`."""
     if z != 2.0:
+        squared = squared.astype(np.float64, copy=False)
         squared **= 0.5 * z
-    mean = squared.mean()
-    return (squared / mean if mean > np.finfo(np.float64).tiny else squared).astype(np.float32)
+    mean = float(squared.mean(dtype=np.float64))
+    if mean > np.finfo(squared.dtype).tiny:
+        squared /= mean
+    return squared.astype(np.float32, copy=False)
 
 
 @compiled()
@@ -215,8 +221,18 @@ def _sum(values: Singles) -> np.float32:
     return total
 
 
-@compiled(fastmath={"contract", "nnan", "nsz"})  # distances are finite, and without this `min` does not vectorise
-def _set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indices) -> tuple[Singles, Floats]:
+_FINITE = {"contract", "nnan", "nsz"}  # distances are finite, and without this `min` does not vectorise
+
+
+@part(fastmath=_FINITE)
+def _lower(best: Singles, a: Singles, b: Singles, c: Singles, d: Singles) -> None:
+    """Replace `best` by the minimum of all five. One minimum per loop would store only some lanes, which is slow."""
+    for i in range(len(best)):
+        best[i] = min(min(min(best[i], a[i]), min(b[i], c[i])), d[i])
+
+
+@compiled(fastmath=_FINITE)
+def set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indices) -> tuple[Singles, Floats]:
     """The cost of point order[i] for the landmarks of set s, shape (sets, points), and 1 / cost of each set (or 0)."""
     out, scales = np.empty((len(sets), len(order)), dtype=np.float32), np.zeros(len(sets))
     near = np.empty((len(distances), _TILE), dtype=np.float32)
@@ -231,10 +247,10 @@ def _set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indic
         for s in range(len(out)):
             best = out[s, low : low + size]
             best[:] = np.inf
-            for c in range(sets.shape[1]):
-                other = near[sets[s, c]]
-                for i in range(size):
-                    best[i] = min(best[i], other[i])
+            own_set, last = sets[s], sets.shape[1] - 1
+            for c in range(0, last + 1, 4):  # the last center may count more than once
+                b, d, e = own_set[min(c + 1, last)], own_set[min(c + 2, last)], own_set[min(c + 3, last)]
+                _lower(best, near[own_set[c]], near[b], near[d], near[e])
             for i in range(size):
                 best[i] *= own[i]
             scales[s] += _sum(best)

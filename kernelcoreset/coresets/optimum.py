@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.kernels.jit import compiled
@@ -48,13 +47,15 @@ def least_cost(squared: Floats, weights: Floats, k: int, z: float) -> float:
 
 
 def _by_components(squared: Floats, weights: Floats, k: int, z: float) -> float:
+    from scipy.linalg import eigvalsh  # slow to import, and executors prove no bounds
+
     total, s = float(weights.sum()), len(weights)
     means = squared @ weights / total
     centered = 0.5 * (means[:, None] + means - squared) - 0.5 * (weights @ means) / total
     roots = np.sqrt(weights)
     gram = roots[:, None] * centered * roots
     trace = float(np.trace(gram))
-    top = float(linalg.eigvalsh(gram, subset_by_index=(s - k + 1, s - 1)).sum()) if k > 1 else 0.0
+    top = float(eigvalsh(gram, subset_by_index=(s - k + 1, s - 1)).sum()) if k > 1 else 0.0
     # Rounding of an eigenvalue is a few units in the last place of the largest one, here with room to spare.
     quadratic = max(0.0, trace - top - 1e-14 * s * trace)
     if z >= 2.0:

@@ -21,10 +21,12 @@ from kernelcoreset.kernels.products import Lengths, Products, Rows, products_of,
 from kernelcoreset.kernels.rounding import Precision
 
 Indices = NDArray[np.int64]
+MOST_COPIED = 1 << 22
+"""Coordinates of chosen rows that are copied together, since they are compared several times."""
 
 _ACCURACY = 0.125  # largest relative error of a distance; the bound on rounding is mostly far above the rounding
 _MOST_UNSURE = 0.1  # share of rows above that error up to which products in float32 are enough
-_PART = 8_192  # rows whose bounds are computed at once
+_PART = 32_768  # rows whose bounds are computed at once
 
 
 def points_of(kernel: Kernel, array: NDArray[Any]) -> Points:
@@ -34,17 +36,18 @@ def points_of(kernel: Kernel, array: NDArray[Any]) -> Points:
     return ColumnPoints(kernel, evaluator_of(kernel).cloud(as_columns(np.asarray(array, dtype=np.float64))))
 
 
-def distances_between(kernel: Kernel, few: Floats, many: Floats) -> Floats:
+def distances_between(kernel: Kernel, few: Floats, many: NDArray[Any]) -> Reals:
     """Return squared distances of shape (few, many), roughly: only choices depend on them. Assumes validated input.
 
-    Matrix products in float32 are used if they are faster, and float64 if float32 overflows.
+    Matrix products in float32 are used if they are faster, and float64 if float32 overflows. `many` may have any real
+    type.
     """
     if not products_pay(kernel, few.shape[1]):
         return kernel.squared_distances(few, many)
-    found = np.empty((len(few), len(many)))
     precisions: tuple[Precision, ...] = ("float32", "float64")
     for precision in precisions:
-        products = products_of(kernel, few, precision)
+        products = products_of(kernel, few, precision, mean=_small_mean(few))
+        found: Reals = np.empty((len(few), len(many)), dtype=precision)
         with np.errstate(over="ignore", invalid="ignore"):
             for low in range(0, len(many), products.block_rows):
                 high = low + products.block_rows
@@ -52,6 +55,14 @@ def distances_between(kernel: Kernel, few: Floats, many: Floats) -> Floats:
         if np.isfinite(found).all():
             return found
     raise evaluator_of(kernel).overflow("K(x, y)", many.T)
+
+
+def _small_mean(points: Floats) -> Floats | None:
+    """Zero if points need no centring, because their mean is shorter than their spread: rows are not copied then."""
+    mean = points.mean(axis=0)
+    with np.errstate(over="ignore"):  # what overflows is centred
+        is_small = np.square(mean).sum() < np.square(points - mean).sum() / len(points)
+    return np.zeros_like(mean) if is_small else None
 
 
 class Points(ABC):
@@ -77,6 +88,10 @@ class Points(ABC):
     @abstractmethod
     def rows(self, indices: Indices) -> Floats:
         """Return some points as rows in float64, contiguous."""
+
+    @abstractmethod
+    def given(self, indices: Indices) -> NDArray[Any]:
+        """Return some points as rows of the type they have."""
 
     @abstractmethod
     def take(self, indices: Indices) -> Points:
@@ -129,6 +144,9 @@ class ColumnPoints(Points):
     def rows(self, indices: Indices) -> Floats:
         return np.ascontiguousarray(self.cloud.columns[:, indices].T)
 
+    def given(self, indices: Indices) -> Floats:
+        return self.rows(indices)
+
     def take(self, indices: Indices) -> ColumnPoints:
         diagonals = self.cloud.diagonals  # empty if they are not used
         taken = Cloud(np.take(self.cloud.columns, indices, axis=1), diagonals[indices] if len(diagonals) else diagonals)
@@ -152,7 +170,8 @@ class RowPoints(Points):
     kernel : Kernel
     array : ndarray of shape (m, d)
     indices : ndarray of shape (n,), optional
-        The points are these rows of the array, in this order; all rows by default. Rows are copied block by block.
+        The points are these rows of the array, in this order; all rows by default. Rows are copied block by block, or
+        once if they are few.
     """
 
     passes_are_slow = True
@@ -172,14 +191,18 @@ class RowPoints(Points):
         return as_columns(np.asarray(rows, dtype=np.float64))
 
     def rows(self, indices: Indices) -> Floats:
-        chosen = indices if self.indices is None else self.indices[indices]
-        return np.ascontiguousarray(self.array[chosen], dtype=np.float64)
+        return np.ascontiguousarray(self.given(indices), dtype=np.float64)
+
+    def given(self, indices: Indices) -> NDArray[Any]:
+        return self.array[indices if self.indices is None else self.indices[indices]]
 
     def block(self, low: int, high: int) -> NDArray[Any]:
         """Return consecutive points as rows of the type they have; a view if possible."""
         return self.array[low:high] if self.indices is None else self.array[self.indices[low:high]]
 
     def take(self, indices: Indices) -> RowPoints:
+        if len(indices) * self.array.shape[1] <= MOST_COPIED:
+            return RowPoints(self.kernel, self.given(indices))
         return RowPoints(self.kernel, self.array, indices if self.indices is None else self.indices[indices])
 
     def update_nearest(
@@ -241,7 +264,7 @@ class _Comparison:
     def _by_products(self, precision: Precision, points: RowPoints, low: int, before: _Known) -> tuple[_Known, Indices]:
         """Return what is known with these pivots, and which distances may be off by more than `_ACCURACY`."""
         if precision not in self._products:
-            self._products[precision] = products_of(self.kernel, self.pivots, precision)
+            self._products[precision] = products_of(self.kernel, self.pivots, precision, mean=_small_mean(self.pivots))
         products = self._products[precision]
         n, step, (m, d) = len(before.distances), products.block_rows, self.pivots.shape
         # The memory of a block is used again for the next one: new memory would take longer than the subtraction.
@@ -257,9 +280,22 @@ class _Comparison:
                 lengths.norms[some], lengths.inner[some] = rows.norms, rows.inner
                 closest.find(products, rows, self.count, blocks[: m * size].reshape(m, size), some)
             new = self._merged(closest.distances(products), closest.at, before)
-            bounds = (products.distance_bound(lengths).total / _ACCURACY) ** (0.5 * self.z)
-        is_new = (new.distances < before.distances) | ~np.isfinite(new.distances) | ~np.isfinite(bounds)
-        return new, np.flatnonzero(is_new & ~(new.distances > bounds))
+            return new, self._unsure(products, lengths, new.distances, before.distances)
+
+    def _unsure(self, products: Products, rows: Lengths, new: Floats, before: Floats) -> Indices:
+        """Which of the new distances may be off by more than `_ACCURACY`."""
+        which = np.arange(len(new))
+        if products.exact:  # then the bound grows with |x|, and that of the longest row serves for nearly all
+            longest = np.argmax(rows.norms, keepdims=True)
+            which = np.flatnonzero(self._is_unsure(products, rows.part(longest), new, before))
+            if len(which) == 0:
+                return which
+        return which[self._is_unsure(products, rows.part(which), new[which], before[which])]
+
+    def _is_unsure(self, products: Products, rows: Lengths, new: Floats, before: Floats) -> NDArray[np.bool_]:
+        bounds = (products.distance_bound(rows).total / _ACCURACY) ** (0.5 * self.z)
+        is_new = (new < before) | ~np.isfinite(new) | ~np.isfinite(bounds)
+        return np.asarray(is_new & ~(new > bounds))
 
     def _merged(self, squared: Reals, at: NDArray[np.int32], before: _Known) -> _Known:
         """What is known before and with these pivots; `squared` are distances to the nearest, next and first pivot."""
@@ -333,13 +369,18 @@ def _closest(
     for i in range(len(at)):
         nearest[i] = np.inf
         at[i] = 0
-    for r in range(count):
-        values, norm, index = block[r], norms[r], np.int32(r)
-        for i in range(values.shape[0]):
-            square = norm + factor * values[i]
+    # Two rows at a time: if what is stored depends on the old value alone, processors store only some lanes, slowly.
+    for r in range(0, count, 2):
+        s = min(r + 1, count - 1)
+        one, two, norm, other_norm = block[r], block[s], norms[r], norms[s]
+        index, other_index = np.int32(r), np.int32(s)
+        for i in range(one.shape[0]):
+            square, other = norm + factor * one[i], other_norm + factor * two[i]
             closer = square < nearest[i]
-            nearest[i] = square if closer else nearest[i]
-            at[i] = index if closer else at[i]
+            least, place = square if closer else nearest[i], index if closer else at[i]
+            closer = other < least
+            nearest[i] = other if closer else least
+            at[i] = other_index if closer else place
     for i in range(len(at)):
         after = at[i] + 1
         nearest[i] = max(own[i] + nearest[i], zero)

@@ -12,12 +12,18 @@ from kernelcoreset.checks import Floats, check_same_dimension
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.points import points_of
 from kernelcoreset.coresets.recipe import Recipe
-from kernelcoreset.coresets.sampling import draw_sample
+from kernelcoreset.coresets.sampling import PIVOTS_PER_CLUSTER, draw_sample
 from kernelcoreset.errors import DataError
 
 
 def reduce_points(
-    points: NDArray[Any], weights: Floats, ids: NDArray[Any] | None, recipe: Recipe, *, refine: bool = True
+    points: NDArray[Any],
+    weights: Floats,
+    ids: NDArray[Any] | None,
+    recipe: Recipe,
+    *,
+    refine: bool = True,
+    pivots: int = PIVOTS_PER_CLUSTER,
 ) -> Coreset:
     """Return a coreset of the points, drawn once by the recipe. Assumes validated input.
 
@@ -30,7 +36,7 @@ def reduce_points(
     weights : ndarray of shape (n,)
     ids : ndarray of shape (n,) or None
     recipe : Recipe
-    refine : bool
+    refine, pivots
         As in `draw_sample`.
 
     Returns
@@ -44,7 +50,7 @@ def reduce_points(
         chosen = np.flatnonzero(weights)
         new_weights = weights[chosen]
     else:
-        chosen, new_weights = draw_sample(prepared, weights, recipe, refine=refine)
+        chosen, new_weights = draw_sample(prepared, weights, recipe, refine=refine, pivots=pivots)
     return Coreset(points[chosen], new_weights, None if ids is None else ids[chosen], recipe.settings)
 
 

@@ -22,7 +22,8 @@ from kernelcoreset.coresets.seeding import Seeding, seed_pivots
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.jit import compiled, part
 
-_PIVOTS_PER_CLUSTER = 4
+PIVOTS_PER_CLUSTER = 4
+"""Pivots of the ordered draw per cluster."""
 # Shares of cost, cell weight and weight in the probabilities of the ordered draw. p is at least a constant times the
 # sensitivity with 4k pivots, so the worst case is worse by a constant factor only. Best mixture of those measured.
 _SHARES = (0.1, 0.6, 0.3)
@@ -40,7 +41,9 @@ _MANY_DIMENSIONS = 16
 _SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_MANY_DIMENSIONS))
 
 
-def draw_sample(points: Points, weights: Floats, recipe: Recipe, *, refine: bool = True) -> tuple[Indices, Floats]:
+def draw_sample(
+    points: Points, weights: Floats, recipe: Recipe, *, refine: bool = True, pivots: int = PIVOTS_PER_CLUSTER
+) -> tuple[Indices, Floats]:
     """Draw at most `recipe.size` points. Assumes validated input with more points of positive weight than that.
 
     Parameters
@@ -51,6 +54,8 @@ def draw_sample(points: Points, weights: Floats, recipe: Recipe, *, refine: bool
     refine : bool
         Whether the ordered draw takes more points first and halves them. This is worth its time in the last reduction,
         not in every chunk of a stream.
+    pivots : int
+        Pivots of the ordered draw per cluster. More give a smaller error, and take that many evaluations per point.
 
     Returns
     -------
@@ -60,11 +65,11 @@ def draw_sample(points: Points, weights: Floats, recipe: Recipe, *, refine: bool
         Above 0. A point drawn several times is kept once, with the sum of its weights.
     """
     weights, unit = scaled_weights(weights)
-    indices, drawn = _draw(points, weights, recipe, refine)
+    indices, drawn = _draw(points, weights, recipe, refine, pivots)
     return indices, drawn if unit == 1.0 else drawn * unit
 
 
-def _draw(points: Points, weights: Floats, recipe: Recipe, refine: bool) -> tuple[Indices, Floats]:
+def _draw(points: Points, weights: Floats, recipe: Recipe, refine: bool, pivots: int) -> tuple[Indices, Floats]:
     generator = np.random.default_rng(recipe.seed)
     kernel, size = recipe.kernel, recipe.size
     if recipe.draw == "uniform":
@@ -75,9 +80,9 @@ def _draw(points: Points, weights: Floats, recipe: Recipe, refine: bool) -> tupl
         probabilities = sensitivities(seeding, weights, 1.0, float(len(seeding.pivots)), 0.0)
         return merge_picks(*_draw_independently(probabilities, weights, size, generator))
     halvings, effort = _halvings(recipe, points) if refine else (0, IN_FEW_DIMENSIONS)
-    picks, pick_weights = _draw_along_order(recipe, points, weights, size << halvings, generator)
+    picks, pick_weights = _draw_along_order(recipe, points, weights, size << halvings, pivots, generator)
     if halvings:
-        kept = halve(recipe, points.rows(picks), pick_weights, halvings, generator, effort)
+        kept = halve(recipe, points.given(picks), pick_weights, halvings, generator, effort)
         picks, pick_weights = picks[kept], pick_weights[kept] * (1 << halvings)
     return merge_picks(picks, pick_weights)
 
@@ -93,7 +98,7 @@ def _halvings(recipe: Recipe, points: Points) -> tuple[int, Effort]:
     halvings = max(h for h in range(6) if h == 0 or recipe.size << h <= most)
     evaluations = (recipe.size << halvings) * effort.landmarks
     # Matrix products make all else dearer beside them.
-    is_cheap = evaluations * (8 if points.passes_are_slow else 1) <= _PIVOTS_PER_CLUSTER * recipe.k * n
+    is_cheap = evaluations * (8 if points.passes_are_slow else 1) <= PIVOTS_PER_CLUSTER * recipe.k * n
     return halvings, effort if is_cheap else IN_FEW_DIMENSIONS
 
 
@@ -180,15 +185,14 @@ def _draw_independently(
 
 
 def _draw_along_order(
-    recipe: Recipe, points: Points, weights: Floats, size: int, generator: np.random.Generator
+    recipe: Recipe, points: Points, weights: Floats, size: int, pivots: int, generator: np.random.Generator
 ) -> tuple[Indices, Floats]:
     """Draw one point from each of `size` parts of an order, equal in probability; return them in that order.
 
-    The order goes through the cells of 4k pivots, and inside a cell by the distance to the pivot that follows.
-    It is represented by a few thousand buckets, so nothing is sorted.
+    The order goes through the cells of `pivots` pivots per cluster, and inside a cell by the distance to the pivot that
+    follows. It is represented by a few thousand buckets, so nothing is sorted.
     """
-    count = _PIVOTS_PER_CLUSTER * recipe.k
-    seeding = seed_cells(points, weights, count, recipe.z, generator)
+    seeding = seed_cells(points, weights, pivots * recipe.k, recipe.z, generator)
     probabilities = sensitivities(seeding, weights, *_SHARES)
     limits = _bucket_limits(seeding)
     _place_in_order(seeding.nearest, seeding.onward, limits.ravel(), limits.shape[1])

@@ -11,6 +11,8 @@ import numpy as np
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.describing.tally import RowTally
+from kernelcoreset.reporting.notebook import card, sentences, verdicts
+from kernelcoreset.reporting.verdict import cluster_verdict
 
 _MOST_DIFFERENCES = 5
 _FEWEST = 0.1  # standard deviations from which on a difference is worth a word
@@ -79,6 +81,11 @@ class Description:
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the sentences, and what follows."""
+        follows = verdicts({"Cluster quality": cluster_verdict(self.quality)})
+        return card("Clusters", {}, follows, sentences(self.sentences))
 
 
 def _differences(tally: RowTally, cluster: int) -> list[dict[str, Any]]:

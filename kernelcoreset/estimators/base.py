@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from kernelcoreset.checks import Floats, check_choice, check_count, refuse_misread
@@ -21,6 +24,20 @@ from kernelcoreset.features.wanted import Features
 from kernelcoreset.neighbors.persistence import Walks
 
 _LEAST_SIZE, _POINTS_PER_CLUSTER = 1000, 20  # of a coreset whose size is "auto"
+
+
+@contextmanager
+def told_step(estimator: Any, text: str) -> Iterator[None]:
+    """Print what a fit does and how long it takes, if the estimator is `verbose`."""
+    if not estimator.verbose:
+        yield
+        return
+    print(f"{text} ...", end="", flush=True)
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        print(f" {time.perf_counter() - start:.2f} s", flush=True)
 
 
 class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
@@ -48,6 +65,15 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
             raise SettingError(f"n_samples={len(points)} should be >= n_clusters={n_clusters}. Ask for fewer clusters.")
         self._fit(points, weights, n_clusters, size)
         return self
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the settings as scikit-learn shows them and, after a fit, the clusters."""
+        shown = str(estimator_html_repr(self))
+        return shown + self.model_._repr_html_() if hasattr(self, "model_") else f"{shown}<p>Not fitted yet.</p>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """Return the same for notebooks that ask for all forms at once; scikit-learn's own would come first."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     @abstractmethod
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:

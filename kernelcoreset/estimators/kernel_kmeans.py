@@ -13,11 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.clustering.choosing import chosen_kernel
-from kernelcoreset.coresets.build import build_coreset
-from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_table, choose_seed
+from kernelcoreset.clustering.features import is_written_out
+from kernelcoreset.coresets.build import build_coreset, build_rough_coreset
+from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_table, choose_seed, told_step
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+
+# With more points than this per cluster, iterations of Lloyd over a sample come before one over all points.
+_MANY_PER_CLUSTER, _SAMPLED_PER_CLUSTER, _SAMPLE_STEPS = 1024, 256, 8
 
 
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClusterer):  # type: ignore[misc]
@@ -44,13 +48,16 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     refine_iter : int
         Largest number of iterations of Lloyd over all points after the coreset is solved, see
         `KernelKMeansModel.refine`. Each takes about as long as labelling the points and brings the cost nearer to that
-        of clustering all points. Linear and Cosine kernels with z = 2 only; others keep the centers of the coreset, as
-        all do with 0.
+        of clustering all points. With more than 1,024 points per cluster, 8 iterations over a random sample of 256 per
+        cluster and one over all points take their place. Linear and Cosine kernels with z = 2 only; others keep the
+        centers of the coreset, as all do with 0.
     features : Features or mapping, optional
         Scales, categories, logarithms and missing values, as in `Features`: X may then be a table with columns of
         texts, and every prediction prepares its rows in the same way. By default X is used as it is.
     random_state : int, RandomState or None
         An int makes the fit repeatable.
+    verbose : bool or int
+        Whether a fit prints each of its steps with the time it takes.
 
     Attributes
     ----------
@@ -58,6 +65,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     inertia_ : float
         Cost of the solution on all points given to fit.
     coreset_ : Coreset
+        What the centers were found on. If a sample refines them (`refine_iter`), it is built in less time than that of
+        `build_coreset`, and has more error.
     kernel_ : Kernel
         The kernel used, with its chosen width.
     model_ : KernelKMeansModel
@@ -91,6 +100,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         refine_iter: int = 3,
         features: Features | Mapping[str, Any] | None = None,
         random_state: Any = None,
+        verbose: bool | int = False,
     ) -> None:
         self.n_clusters = n_clusters
         self.kernel = kernel
@@ -102,20 +112,38 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         self.refine_iter = refine_iter
         self.features = features
         self.random_state = random_state
+        self.verbose = verbose
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         seed = choose_seed(self)
-        self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
-        coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
-        coreset = coreset.with_preparation(self.preparation_)
-        model = KernelKMeansModel.fit_coreset(
-            coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
-        )
+        with told_step(self, "choosing the kernel"):
+            self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
         steps = check_count("refine_iter", self.refine_iter, 0)
-        if steps and model.can_be_refined and len(coreset) < len(points):
-            model = model.refine_by_points(points, weights, steps)
+        is_refined = steps > 0 and self.z == 2.0 and is_written_out(self.kernel_)
+        counted = np.arange(len(points)) if weights is None else np.flatnonzero(weights)
+        has_many = len(counted) > _MANY_PER_CLUSTER * n_clusters
+        with told_step(self, f"building a coreset of {len(points):,} points with {self.kernel_!r}"):
+            if is_refined and has_many:
+                coreset = build_rough_coreset(points, n_clusters, self.kernel_, size, weights=weights, seed=seed)
+            else:
+                coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
+        coreset = coreset.with_preparation(self.preparation_)
+        with told_step(self, f"clustering {len(coreset):,} coreset points"):
+            model = KernelKMeansModel.fit_coreset(
+                coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
+            )
+        if is_refined and len(coreset) < len(points):
+            if has_many:
+                count = _SAMPLED_PER_CLUSTER * n_clusters
+                some = np.sort(np.random.default_rng(seed).choice(counted, count, replace=False))
+                own = None if weights is None else weights[some]
+                with told_step(self, f"moving the centers by a sample of {count:,} points"):
+                    model, steps = model.refine_by_points(points[some], own, _SAMPLE_STEPS), 1
+            with told_step(self, f"moving the centers by all points, up to {steps} times"):
+                model = model.refine_by_points(points, weights, steps)
         self.model_ = model
-        self.labels_, self.inertia_ = labels_and_cost(self.model_, points, weights)
+        with told_step(self, f"labelling {len(points):,} points"):
+            self.labels_, self.inertia_ = labels_and_cost(self.model_, points, weights)
 
     def transform(self, X: ArrayLike) -> Floats:  # noqa: N803
         """Return the feature distance of every row of X to every center, shape (n_samples, n_clusters)."""
@@ -134,21 +162,12 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         return self.model_.k
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the settings and, after a fit, the clusters."""
-        settings = html.escape(repr(self))
+        """Return what a notebook shows: the settings and, after a fit, the data and the clusters."""
+        shown = super()._repr_html_()
         if not hasattr(self, "model_"):
-            return f"<pre>{settings}</pre><p>Not fitted yet.</p>"
-        model = self.model_
-        share = model.cluster_weights / model.cluster_weights.sum()
-        rows = "".join(
-            f"<tr><td>{cluster}</td><td>{100 * share[cluster]:.1f} %</td><td>{model.cluster_sizes[cluster]}</td></tr>"
-            for cluster in range(model.k)
-        )
-        return (
-            f"<pre>{settings}</pre><p>{html.escape(repr(self.kernel_))}; {self._describe_data()}; coreset of "
-            f"{len(model.coreset):,}; {model.solution.n_iter} iterations.</p>"
-            f"<table><tr><th>cluster</th><th>share of weight</th><th>coreset points</th></tr>{rows}</table>"
-        )
+            return shown
+        about = f"{self.kernel_!r}; {self._describe_data()}; {self.model_.solution.n_iter} iterations."
+        return f"{shown}<p>{html.escape(about)}</p>"
 
     def _describe_data(self) -> str:
         return f"cost {self.inertia_:.6g} on {len(self.labels_):,} points"

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.choosing import chosen_kernel
-from kernelcoreset.estimators.base import CoresetClusterer, choose_seed
+from kernelcoreset.estimators.base import CoresetClusterer, choose_seed, told_step
 from kernelcoreset.features.preparation import is_nameless
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
@@ -54,6 +54,8 @@ class SpectralClustering(CoresetClusterer):
         texts, and every prediction prepares its rows in the same way. By default X is used as it is.
     random_state : int, RandomState or None
         An int makes the fit repeatable.
+    verbose : bool or int
+        Whether a fit prints each of its steps with the time it takes.
 
     Attributes
     ----------
@@ -98,6 +100,7 @@ class SpectralClustering(CoresetClusterer):
         max_iter: int = 300,
         features: Features | Mapping[str, Any] | None = None,
         random_state: Any = None,
+        verbose: bool | int = False,
     ) -> None:
         self.n_clusters = n_clusters
         self.affinity = affinity
@@ -109,6 +112,7 @@ class SpectralClustering(CoresetClusterer):
         self.max_iter = max_iter
         self.features = features
         self.random_state = random_state
+        self.verbose = verbose
 
     def _fit(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         has_kernel = self.kernel is not None or self.sigma is not None
@@ -118,23 +122,30 @@ class SpectralClustering(CoresetClusterer):
         if self.affinity_ == "kernel":
             self._fit_kernel(points, weights, n_clusters, size)
             return
-        model = fit_neighbors(points, n_clusters, size, weights=weights, n_init=self.n_init, seed=choose_seed(self))
+        seed = choose_seed(self)
+        with told_step(self, f"clustering a sample of {len(points):,} points by nearest neighbors"):
+            model = fit_neighbors(points, n_clusters, size, weights=weights, n_init=self.n_init, seed=seed)
         self.model_ = model.with_preparation(self.preparation_)
-        self.labels_ = self.model_.predict_points(points)
+        with told_step(self, f"labelling {len(points):,} points"):
+            self.labels_ = self.model_.predict_points(points)
 
     def _fit_kernel(self, points: Floats, weights: Floats | None, n_clusters: int, size: int) -> None:
         seed = choose_seed(self)
         kernel = "gaussian" if self.kernel is None else self.kernel
         sigma = "auto" if self.sigma is None else self.sigma
-        similarity = chosen_kernel(kernel, sigma, points, weights, seed, k=n_clusters, spectral=True)
-        degrees = Degrees.estimate(points, similarity, weights=weights, sample=self.degree_sample, seed=seed)
-        # Degrees cost as much as labels, so the points are lifted once for both the coreset and the labels.
-        lifted, volumes = degrees.lift(points.T, weights)
-        model = SpectralModel.fit_lifted(
-            lifted.T, volumes, n_clusters, size, degrees, n_init=self.n_init, max_iter=self.max_iter, seed=seed
-        )
+        with told_step(self, "choosing the kernel"):
+            similarity = chosen_kernel(kernel, sigma, points, weights, seed, k=n_clusters, spectral=True)
+        with told_step(self, f"estimating the degrees of {len(points):,} points with {similarity!r}"):
+            degrees = Degrees.estimate(points, similarity, weights=weights, sample=self.degree_sample, seed=seed)
+            # Degrees cost as much as labels, so the points are lifted once for both the coreset and the labels.
+            lifted, volumes = degrees.lift(points.T, weights)
+        with told_step(self, "clustering a coreset of them"):
+            model = SpectralModel.fit_lifted(
+                lifted.T, volumes, n_clusters, size, degrees, n_init=self.n_init, max_iter=self.max_iter, seed=seed
+            )
         self.kernel_, self.model_ = similarity, model.with_preparation(self.preparation_)
-        self.labels_ = model.clustering.centers.predict(lifted.T)
+        with told_step(self, f"labelling {len(points):,} points"):
+            self.labels_ = model.clustering.centers.predict(lifted.T)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model as a folder that its class's `load` and Spark read; nothing is pickled."""

@@ -11,7 +11,7 @@ from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.errors import SettingError
-from kernelcoreset.estimators.base import check_counts, choose_seed, prepare_input
+from kernelcoreset.estimators.base import check_counts, choose_seed, prepare_input, told_step
 from kernelcoreset.estimators.kernel_kmeans import KernelKMeans, labels_and_cost
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
@@ -28,7 +28,7 @@ class StreamingKernelKMeans(KernelKMeans):
 
     Parameters
     ----------
-    n_clusters, kernel, sigma, coreset_size, z, n_init, max_iter, features, random_state
+    n_clusters, kernel, sigma, coreset_size, z, n_init, max_iter, features, random_state, verbose
         As in `KernelKMeans`. A rule for sigma, means and scales use the first batch alone, so that should be a typical
         one.
     refit_every : int, optional
@@ -71,6 +71,7 @@ class StreamingKernelKMeans(KernelKMeans):
         features: Features | Mapping[str, Any] | None = None,
         random_state: Any = None,
         refit_every: int | None = None,
+        verbose: bool | int = False,
     ) -> None:
         super().__init__(
             n_clusters,
@@ -83,6 +84,7 @@ class StreamingKernelKMeans(KernelKMeans):
             refine_iter=0,  # rows are seen once
             features=features,
             random_state=random_state,
+            verbose=verbose,
         )
         self.refit_every = refit_every
 
@@ -142,7 +144,8 @@ class StreamingKernelKMeans(KernelKMeans):
         self._seen_by_model = 0
 
     def _add_batch(self, points: Floats, weights: Floats | None) -> None:
-        self.tree_.add(points, weights)
+        with told_step(self, f"adding a batch of {len(points):,} rows"):
+            self.tree_.add(points, weights)
         self.n_batches_ += 1
         for name in ("labels_", "inertia_"):  # those of an earlier fit belong to other rows
             self.__dict__.pop(name, None)
@@ -154,9 +157,10 @@ class StreamingKernelKMeans(KernelKMeans):
                 f"n_samples={tree.n_weighted} should be >= n_clusters={tree.k}. Give more batches first, or ask "
                 "for fewer clusters."
             )
-        coreset = tree.result().with_preparation(self.preparation_)
         options = {"n_init": self.n_init, "max_iter": self.max_iter, "seed": self._seed}
-        self._model = refit_tracked(coreset, tree.k, tree.kernel, self._model, z=tree.z, **options).model
+        with told_step(self, f"clustering {tree.n_rows:,} rows"):
+            coreset = tree.result().with_preparation(self.preparation_)
+            self._model = refit_tracked(coreset, tree.k, tree.kernel, self._model, z=tree.z, **options).model
         self._seen_by_model = self.n_batches_
         return self._model
 

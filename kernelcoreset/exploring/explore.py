@@ -19,6 +19,8 @@ from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.features.table import refuse_texts
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels.families import Gaussian, Linear
+from kernelcoreset.reporting.elements import table
+from kernelcoreset.reporting.notebook import card, sentences
 
 NEIGHBORS = "SpectralClustering"
 KERNEL = "SpectralClustering with a kernel"
@@ -140,6 +142,13 @@ class Exploration:
         sizes = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
         lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, sizes, strict=True)).rstrip() for row in cells]
         return "\n".join([*self.sentences, "", *lines])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the sentences and the table."""
+        rows = self.table
+        cells = [[_shown(value) for value in row.values()] for row in rows]
+        facts = {"rows": self.rows, "sampled": self.sampled}
+        return card("Exploration", facts, sentences(self.sentences), table(list(rows[0]), cells))
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the best persistence of each method against k with matplotlib, and return the axes."""

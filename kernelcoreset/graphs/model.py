@@ -22,6 +22,7 @@ from kernelcoreset.graphs.graph import Graph, as_rows, check_rows
 from kernelcoreset.graphs.moves import fill_components, improve, label_new, measure
 from kernelcoreset.graphs.walks import spread_labels
 from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
+from kernelcoreset.reporting.notebook import card, shares_table
 
 _NODES = "nodes.parquet"
 # Sweeps end when fewer than this share of the nodes moved.
@@ -30,7 +31,7 @@ _AT_REST = 1e-3
 _SWEPT_WHOLE = 20_000
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GraphModel(KeptAsFolder):
     """Clusters of the nodes of a graph; it can also label new nodes. Immutable.
 
@@ -60,6 +61,16 @@ class GraphModel(KeptAsFolder):
     hops: int
     shift: float
     sweeps: int
+
+    def __repr__(self) -> str:
+        return f"GraphModel({len(self.labels):,} nodes in {self.k} clusters, normalized cut {self.normalized_cut:.4g})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        sizes = np.bincount(self.labels[self.labels >= 0], minlength=self.k)
+        facts = {"nodes": len(self.labels), "clusters": self.k, "normalized cut": self.normalized_cut}
+        shares = shares_table((self.volumes / self.volumes.sum()).tolist(), {"nodes": sizes.tolist()})
+        return card("GraphModel", facts, shares)
 
     @property
     def k(self) -> int:

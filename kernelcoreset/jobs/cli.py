@@ -7,9 +7,15 @@ mistake in the settings is reported without Spark, and this folder does not impo
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections.abc import Sequence
 from functools import partial
 
-from kernelcoreset.jobs.runner import Job, run_job
+import kernelcoreset
+from kernelcoreset.jobs.explain import DONE
+from kernelcoreset.jobs.report import make_report
+from kernelcoreset.jobs.runner import Job, log_to_stderr, report, run_job
 
 _RUN = ("run", "mlflow")
 _ROWS = ("input", "features?", "kernel", "coreset", "spark", *_RUN)
@@ -128,3 +134,25 @@ spectral_main = partial(run_job, JOBS["spectral"])
 graph_main = partial(run_job, JOBS["graph"])
 update_main = partial(run_job, JOBS["update"])
 stream_main = partial(run_job, JOBS["stream"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `kernelcoreset JOB ...` or `kernelcoreset report RECORD`; return the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(
+        prog="kernelcoreset",
+        description="Kernel clustering of data of any size. `kernelcoreset COMMAND --help` says more.",
+        usage="%(prog)s COMMAND ...",
+        allow_abbrev=False,
+    )
+    parser.add_argument("command", choices=["report", *JOBS], metavar="COMMAND", help=f"report, {', '.join(JOBS)}")
+    parser.add_argument("--version", action="version", version=f"kernelcoreset {kernelcoreset.__version__}")
+    command = parser.parse_args(given[:1]).command
+    if command != "report":
+        return run_job(JOBS[command], given[1:])
+    log_to_stderr()
+    try:
+        make_report(given[1:])
+    except Exception as error:
+        return report(error)
+    return DONE

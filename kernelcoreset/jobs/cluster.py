@@ -7,6 +7,7 @@ from typing import Any
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import DataError
 from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.report import show_model
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.models.folder import KeptAsFolder
@@ -20,7 +21,7 @@ def run(settings: Settings, record: RunRecord) -> None:
     """Cluster the coreset at `coreset.path` and save the model at `cluster.model_path`."""
     coreset = Coreset.read_parquet(str(settings.coreset.path))
     with record.stage("cluster"):
-        cluster_coreset(coreset, settings, record)
+        show_model(record, cluster_coreset(coreset, settings, record), describe=True)
 
 
 def plan(settings: Settings) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from typing import Any
 from kernelcoreset import mlflow as models
 from kernelcoreset._version import __version__
 from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.report import NOTHING_TO_DO
 from kernelcoreset.jobs.secrets import Secrets, shown_settings
 from kernelcoreset.jobs.summary import summary_of
 from kernelcoreset.spectral.model import PointModel, load_model
 
 _MOST_PARAMETERS, _LONGEST = 100, 6_000  # what a tracking server takes in one request, and as one value
-_UNCHANGED = "nothing to do"
 
 
 class ExperimentRun:
@@ -115,14 +115,14 @@ def _model_of(record: RunRecord) -> PointModel | None:
     if record.model is not None:
         return record.model if isinstance(record.model, PointModel) else None
     path = record.values.get("model")
-    if path is None or record.values.get("outcome") == _UNCHANGED:
+    if path is None or record.values.get("outcome") == NOTHING_TO_DO:
         return None
     return load_model(path, trusted_modules=record.settings.run.trusted_modules)
 
 
 def _figures(record: RunRecord) -> Iterator[tuple[str, float]]:
     """The numbers of a record, and the seconds of every stage."""
-    yield from _numbers(record.values)
+    yield from _numbers({name: value for name, value in record.values.items() if name != "picture"})
     for stage in record.stages:
         yield f"seconds/{stage['stage']}", stage["seconds"]
 

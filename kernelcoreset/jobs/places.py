@@ -16,14 +16,16 @@ from pyarrow import fs
 
 from kernelcoreset.coresets.coreset import why_no_coreset
 from kernelcoreset.errors import FormatError, SettingError
+from kernelcoreset.files.atomic import read_file
 from kernelcoreset.files.documents import parse_json
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.files.outputs import why_no_file, why_no_folder, why_no_output
 from kernelcoreset.files.paths import is_known, open_path
 from kernelcoreset.files.places import AROUND, Place
-from kernelcoreset.jobs.record import failed_path
+from kernelcoreset.jobs.record import failed_path, report_place
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.folder import why_no_model
+from kernelcoreset.reporting.page import is_report
 from kernelcoreset.store.manifest import versions, why_no_store
 
 _CONFIG = "--config"
@@ -31,6 +33,7 @@ _INPUT = ("input.path", "input.options.path")
 # In the order in which a message names them: the one to change first.
 _WRITTEN = (
     "run.record",
+    "run.report",
     "stream.checkpoint",
     "input.quarantine_path",
     "output.path",
@@ -113,7 +116,7 @@ def _places(
         section, _, name = key.partition(".")
         if not settings.has(section):
             continue
-        path = record if key == "run.record" else _value(settings, section, name)
+        path = _of_run(settings, key, record) if section == "run" else _value(settings, section, name)
         if path is not None:
             place = Place(path, is_pattern=key in _INPUT)
             yield _Setting(key, path, key in _WRITTEN or key in writes, place)
@@ -122,6 +125,11 @@ def _places(
                 yield _Setting(key, failed, is_written=True, place=Place(failed))
     if config is not None:
         yield _Setting(_CONFIG, fspath(config), is_written=False, place=Place(config))
+
+
+def _of_run(settings: Settings, key: str, record: str | None) -> str | None:
+    """The record of the run, or the report beside it."""
+    return record if record is None or key == "run.record" else report_place(settings, record)
 
 
 def _value(settings: Settings, section: str, name: str) -> Any:
@@ -191,6 +199,10 @@ def _record(path: str, _: Settings) -> str | None:
     return why_no_record(path)
 
 
+def _report(path: str, _: Settings) -> str | None:
+    return why_no_report(path)
+
+
 def _checkpoint(path: str, _: Settings) -> str | None:
     system, place = open_path(path)
     reason = why_no_folder(system, place)
@@ -203,14 +215,17 @@ def _checkpoint(path: str, _: Settings) -> str | None:
     return None
 
 
+def why_no_report(path: str) -> str | None:
+    """Return why a file is not a report of a run; None if it is one, is empty or is not there."""
+    reason, content = _file_at(path)
+    return "it is not a report of a run" if reason is None and content and not is_report(content) else reason
+
+
 def why_no_record(path: str) -> str | None:
     """Return why a file is not a run record; None if it is one, is empty or is not there."""
-    system, place = open_path(path)
-    reason = why_no_file(system, place)
-    if reason is not None or system.get_file_info(place).type == fs.FileType.NotFound:
+    reason, content = _file_at(path)
+    if reason is not None or content is None:
         return reason
-    with system.open_input_stream(place, compression=None) as stream:
-        content = bytes(stream.read())
     try:
         found = parse_json(content or b"{}", path)
     except FormatError:
@@ -219,7 +234,17 @@ def why_no_record(path: str) -> str | None:
     return None if is_record else "it is not a run record"
 
 
+def _file_at(path: str) -> tuple[str | None, bytes | None]:
+    """Why there can be no file at a path, and the content of the file that is there."""
+    system, place = open_path(path)
+    reason = why_no_file(system, place)
+    if reason is not None or system.get_file_info(place).type == fs.FileType.NotFound:
+        return reason, None
+    return None, read_file(system, place)
+
+
 _CHECKS: dict[str, Callable[[str, Settings], str | None]] = {
+    "run.report": _report,
     "run.record": _record,
     "stream.checkpoint": _checkpoint,
     "input.quarantine_path": _quarantine,

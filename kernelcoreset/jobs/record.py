@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import platform
+import re
 import sys
 import time
 import uuid
@@ -20,7 +21,7 @@ import numpy as np
 
 from kernelcoreset.files.atomic import read_file, remove_file, write_file
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
-from kernelcoreset.files.paths import extend_path, open_path
+from kernelcoreset.files.paths import extend_path, open_path, split_query
 from kernelcoreset.jobs.explain import text_of
 from kernelcoreset.jobs.secrets import Secrets, shown_settings
 from kernelcoreset.jobs.settings.settings import Settings
@@ -29,6 +30,14 @@ log = logging.getLogger("kernelcoreset")
 
 _FORMAT_VERSION = 1
 _PACKAGES = ("kernelcoreset", "numpy", "scipy", "numba", "pyarrow", "pandas", "pyspark")
+
+
+def is_watched() -> bool:
+    """Whether a person reads stderr at a terminal.
+
+    Under spark-submit the stderr of a job is a pipe; spark-submit.sh says whether a terminal is at the other end.
+    """
+    return sys.stderr.isatty() or "KERNELCORESET_TERMINAL" in os.environ
 
 
 class RunRecord:
@@ -122,8 +131,7 @@ class RunRecord:
     def write(self, error: BaseException | None = None) -> str:
         """Write the record, whole or not at all, and return its path; a good run removes the record of a failed one."""
         path = self.path if error is None else failed_path(self.path)
-        content = json.dumps(signed(self.to_dict(error)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        write_file(*open_path(path), content.encode())
+        write_file(*open_path(path), _as_text(signed(self.to_dict(error))).encode())
         if error is None:
             remove_file(*open_path(failed_path(self.path)))
         return path
@@ -165,6 +173,33 @@ def read_record(path: str | os.PathLike[str]) -> dict[str, Any]:
         return content
     Fields(content, name).version(_FORMAT_VERSION)
     return unsigned(content, name)
+
+
+def report_path(record: str) -> str:
+    """Return where the report of a run is written, for the path of its record.
+
+    Examples
+    --------
+    >>> report_path("labels.run.json"), report_path("tonight.json")
+    ('labels.report.html', 'tonight.report.html')
+    """
+    base, query = split_query(record)
+    base = base.rstrip("/")
+    ending = next((ending for ending in (".run.json", ".json") if base.endswith(ending)), "")
+    return f"{base.removesuffix(ending)}.report.html{query}"
+
+
+def report_place(settings: Settings, record: str) -> str | None:
+    """Return where the report of a run is written, None if the settings want none."""
+    wanted = settings.run.report
+    return wanted if isinstance(wanted, str) else report_path(record) if wanted else None
+
+
+def _as_text(record: dict[str, Any]) -> str:
+    """The record as JSON, a line per value; a list of numbers is one line."""
+    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+    # A line break within a text is written as \n, so what is matched here is never part of one.
+    return re.sub(r"\[\n[\s\d.,eE+-]*\]", lambda found: re.sub(r"\s+", " ", found[0]), text) + "\n"
 
 
 def _plain(value: Any) -> Any:

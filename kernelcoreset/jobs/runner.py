@@ -19,7 +19,9 @@ import kernelcoreset
 from kernelcoreset.jobs.experiment import ExperimentRun
 from kernelcoreset.jobs.explain import BAD_ENVIRONMENT, DONE, FAILED, explain
 from kernelcoreset.jobs.places import check_places
-from kernelcoreset.jobs.record import RunRecord, failed_path, log
+from kernelcoreset.jobs.progress import LineHandler
+from kernelcoreset.jobs.record import RunRecord, failed_path, is_watched, log, report_place
+from kernelcoreset.jobs.report import Warnings, add_history, write_report
 from kernelcoreset.jobs.secrets import Secrets
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.jobs.summary import summary_of
@@ -163,19 +165,36 @@ def _dry_run(job: Job, settings: Settings) -> int:
 def _run(job: Job, settings: Settings, record: RunRecord) -> int:
     experiment = ExperimentRun(record)
     try:
-        with _stopped_by_sigterm():
+        with _stopped_by_sigterm(), _kept_warnings(record):
             experiment.start()
             resolve_name(job.work)(settings, record)
     except (Exception, KeyboardInterrupt) as error:
         _write_failure(record, error)
         _try(experiment.fail, "The failure could not be logged.", level=logging.WARNING)
         return report(error)
+    _try(lambda: add_history(record), "The runs before are not known.", level=logging.WARNING)
     print(Secrets.of(settings).hide(summary_of(record)))
     # Whatever fails here, the output is there.
     unwritten = f"Done, but the run record could not be written to {record.path}."
     is_written = _try(record.write, unwritten, " Set run.record.")
+    place = report_place(settings, record.path)
+    if is_written and place is not None:  # the rows and their record are there: no reason to fail
+        unwritten = f"The report could not be written to {place}."
+        _try(lambda: write_report(record.path, place), unwritten, level=logging.WARNING)
     is_logged = _try(experiment.finish, "Done, but the run could not be logged.")
     return DONE if is_written and is_logged else BAD_ENVIRONMENT
+
+
+@contextmanager
+def _kept_warnings(record: RunRecord) -> Iterator[None]:
+    """Add what is logged as a warning to the record."""
+    kept = Warnings()
+    log.addHandler(kept)
+    try:
+        yield
+    finally:
+        log.removeHandler(kept)
+        record.add(warnings=kept.texts)
 
 
 def _try(action: Callable[[], Any], message: str, remedy: str = "", level: int = logging.ERROR) -> bool:
@@ -271,10 +290,8 @@ def log_to_stderr(secrets: Secrets | None = None, level: int = logging.INFO) -> 
     level : int
         What is logged; at `logging.DEBUG` also the tracebacks of all errors.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    # Under spark-submit the stderr of a job is a pipe; spark-submit.sh says whether a terminal is at the other end.
-    watched = sys.stderr.isatty() or "KERNELCORESET_TERMINAL" in os.environ
-    form = "%(message)s" if watched else "%(asctime)s %(levelname)s %(message)s"
+    handler = LineHandler(sys.stderr)
+    form = "%(message)s" if is_watched() else "%(asctime)s %(levelname)s %(message)s"
     handler.setFormatter(_Formatter(form, secrets or Secrets()))
     log.handlers[:] = [handler]
     log.setLevel(level)

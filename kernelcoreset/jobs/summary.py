@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelcoreset.coresets.certificate import in_words
-from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.record import RunRecord, report_place
+from kernelcoreset.reporting.verdict import UNKNOWN, cluster_verdict, coreset_verdict
 
 
 def summary_of(record: RunRecord) -> str:
@@ -27,6 +28,7 @@ def summary_of(record: RunRecord) -> str:
     >>> print(summary_of(record))
     rows         9 (1 bad rows left out)
     record       labels.run.json
+    report       labels.report.html
     """
     known = record.values
     lines = {
@@ -41,13 +43,24 @@ def summary_of(record: RunRecord) -> str:
         "described": _described(known.get("description")),
         "moved": _moved(known.get("moved")),
         **dict(in_words(known.get("certificate") or {})),
+        "so": _follows(known),
         "coreset at": known.get("coreset"),
         "model at": known.get("model"),
         "output": known.get("output"),
         "record": record.path,
+        "report": report_place(record.settings, record.path),
         "seconds": ", ".join(f"{s['stage']} {s['seconds']:.1f}" for s in record.stages if "/" not in s["stage"]),
     }
     return "\n".join(f"{name:<12} {text}" for name, text in lines.items() if text)
+
+
+def _follows(known: Mapping[str, Any]) -> str | None:
+    """What the reader can do with what was measured, a sentence below each other."""
+    found = [
+        coreset_verdict(known.get("certificate")),
+        cluster_verdict((known.get("description") or {}).get("quality")),
+    ]
+    return f"\n{'':<13}".join(each.follows for each in found if each.light != UNKNOWN)
 
 
 def _rows(known: Mapping[str, Any]) -> str | None:

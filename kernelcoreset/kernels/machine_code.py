@@ -36,6 +36,8 @@ from llvmlite import binding
 from numba.core import caching, event
 from numba.misc import appdirs
 
+from kernelcoreset.kernels.second_process import Claims, SecondProcess
+
 PACKAGE = __name__.partition(".")[0]
 ARCHIVE_PREFIX = f"{PACKAGE}_code_"
 """How the names of archives start."""
@@ -48,6 +50,9 @@ _LEVEL_2 = {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
 _LEVEL_3 = _LEVEL_2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
 _LEVEL_4 = _LEVEL_3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
 _LEVELS = {"x86-64": set[str](), "x86-64-v2": _LEVEL_2, "x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4}
+
+SECOND_PROCESS = SecondProcess(f"{PACKAGE}.models.rehearsal")
+"""Started when the first function is compiled for an empty folder."""
 
 _config: Any = numba.config
 _appdirs: Any = appdirs
@@ -138,6 +143,7 @@ class MachineCode:
         self.target = target
         self._searched: list[str] = []
         self._archives: list[Archive] = []
+        self._claims = Claims()
 
     @cached_property
     def folder(self) -> Path | None:
@@ -179,6 +185,25 @@ class MachineCode:
         except OSError:  # the disk is full, or the folder is gone: what is compiled stays in memory
             self.folder = None
 
+    def claim(self, name: str) -> bytes | None:
+        """Return code that another process was compiling just now; None if this one should compile it and `release`."""
+        if self.folder is None:
+            return None
+        _NOTICE.begin()
+        try:
+            if not self.is_rehearsed and not any(self.folder.iterdir()):  # nobody has compiled or claimed anything
+                SECOND_PROCESS.start()
+            return self.read(name) if self._claims.take(self.folder / name, _NOTICE.say) else None
+        except FileNotFoundError:  # the folder is gone
+            return None
+        finally:
+            _NOTICE.end()
+
+    def release(self, name: str) -> None:
+        """End the claim of a function, after its code is kept."""
+        if self.folder is not None:
+            self._claims.release(self.folder / name)
+
     @property
     def is_rehearsed(self) -> bool:
         """Whether everything that a rehearsal calls is there."""
@@ -213,6 +238,11 @@ def machine_code() -> MachineCode:
     from numba.core.registry import cpu_target
 
     return MachineCode(Target(*cpu_target.target_context.codegen().magic_tuple()))
+
+
+def compile_alone() -> None:
+    """Never start a second process from this one."""
+    SECOND_PROCESS.stay_alone()
 
 
 def _bases() -> Iterator[tuple[Path, bool]]:
@@ -291,14 +321,19 @@ class KeptCode(_NullCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function, None if it must be compiled."""
         target_context.refresh()
-        code = _unsealed(machine_code().read(self._file(sig)) or b"")
-        return None if code is None else _CompiledFunction.rebuild(None, target_context, pickle.loads(code))
+        own, name = machine_code(), self._file(sig)
+        code = _unsealed(own.read(name) or b"") or _unsealed(own.claim(name) or b"")
+        if code is None:
+            return None
+        own.release(name)
+        return _CompiledFunction.rebuild(None, target_context, pickle.loads(code))
 
     def save_overload(self, sig: Any, cres: Any) -> None:
         """Keep a function that was compiled, unless it holds addresses of this process."""
         if not cres.library.has_dynamic_globals:
             code = pickle.dumps(_CompiledFunction.reduce(None, cres), protocol=pickle.HIGHEST_PROTOCOL)
             machine_code().write(self._file(sig), _sealed(code))
+        machine_code().release(self._file(sig))
 
     def _file(self, sig: Any) -> str:
         return f"{self._name}-{_digest(str(part).encode() for part in sig)}{_SUFFIX}"
@@ -312,19 +347,28 @@ class _Notice(event.Listener):
 
     def on_start(self, event: Any) -> None:
         if _is_own(event):
-            if self._depth == 0:
-                self._since = time.monotonic()
-            self._depth += 1
-            self._say()
+            self.begin()
 
     def on_end(self, event: Any) -> None:
         if _is_own(event):
-            self._say()
-            self._depth -= 1
-            if self._depth == 0:
-                self._before += time.monotonic() - self._since
+            self.end()
 
-    def _say(self) -> None:
+    def begin(self) -> None:
+        """Note that a function is being compiled, here or by a process that this one waits for."""
+        if self._depth == 0:
+            self._since = time.monotonic()
+        self._depth += 1
+        self.say()
+
+    def end(self) -> None:
+        """Note that it is there."""
+        self.say()
+        self._depth -= 1
+        if self._depth == 0:
+            self._before += time.monotonic() - self._since
+
+    def say(self) -> None:
+        """Say it if it took long enough."""
         if self._said or self._before + time.monotonic() - self._since < SAID_AFTER or sys.stderr is None:
             return
         self._said = True
@@ -339,4 +383,5 @@ def _is_own(event: Any) -> bool:
     return str(event.data["dispatcher"].py_func.__module__).startswith(f"{PACKAGE}.")
 
 
-_event.register("numba:compile", _Notice())
+_NOTICE = _Notice()
+_event.register("numba:compile", _NOTICE)

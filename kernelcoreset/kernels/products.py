@@ -32,7 +32,8 @@ LEAST_DIMENSION = 12
 _DIFFERENCES = (operations.GAUSSIAN, operations.EXPONENTIAL, operations.MATERN32, operations.MATERN52)
 _INNER = (operations.POLYNOMIAL, operations.LINEAR, operations.COSINE)
 _FOLDS = (operations.ADD, operations.MULTIPLY, operations.SCALE)
-_BLOCK = 1 << 18  # numbers in a block: half of what the second-level cache holds
+_BLOCK = 1 << 18  # numbers in a block: what the second-level cache holds
+_ROWS = 1 << 20  # numbers in the rows of a block
 
 
 def has_products(kernel: Kernel) -> bool:
@@ -90,7 +91,7 @@ def products_of(
     elif mean is None:
         mean = points.mean(axis=0)
     frame = Frame(_short(mean, points), np.dtype(precision))
-    prepared = frame.prepare(points)
+    prepared = frame.prepare(points.copy())  # rows may be used where they are, and the caller may change these
     with np.errstate(over="ignore"):
         shifts = (prepared.inner + frame.mean @ frame.mean).astype(frame.dtype)
     prepared = prepared._replace(side=prepared.side._replace(shifts=shifts))
@@ -137,6 +138,10 @@ class Lengths(NamedTuple):
     norms: Floats
     inner: Floats
 
+    def part(self, which: Ints) -> Lengths:
+        """Return those of some rows."""
+        return Lengths(self.norms[which], self.inner[which])
+
 
 class Rows(NamedTuple):
     """Vectors ready for products."""
@@ -158,6 +163,10 @@ class Frame:
     dtype: np.dtype[Any]
 
     @cached_property
+    def _is_zero(self) -> bool:
+        return not self.mean.any()
+
+    @cached_property
     def _short_mean(self) -> Reals:
         """The mean as float32 if that is exact and rows are rounded to float32, else as it is."""
         if self.dtype != np.float32:
@@ -167,7 +176,7 @@ class Frame:
         return short if np.array_equal(short, self.mean) else self.mean
 
     def prepare(self, rows: NDArray[Any], out: Reals | None = None) -> Rows:
-        """Return rows (b, d) of any real type, centred and rounded; into `out` if given."""
+        """Return rows (b, d) of any real type, centred and rounded; into `out` if they must be copied."""
         out = self.round(rows, out)
         norms, inner = np.empty(len(rows)), np.empty(len(rows))
         loops.row_sums(out, self.mean, norms, inner)
@@ -177,7 +186,13 @@ class Frame:
         return Rows(out, side, norms, inner)
 
     def round(self, rows: NDArray[Any], out: Reals | None = None) -> Reals:
-        """Return rows (b, d) of any real type, centred and rounded, without their norms; into `out` if given."""
+        """Return rows (b, d) of any real type, centred and rounded, without their norms; into `out` if given.
+
+        Rows that are so already are returned themselves, which saves a pass over them.
+        """
+        # Loops are compiled for arrays that can be written to.
+        if self._is_zero and rows.dtype == self.dtype and rows.flags.c_contiguous and rows.flags.writeable:
+            return rows
         if out is None:
             out = np.empty(rows.shape, dtype=self.dtype)
         # With both in float32 the difference is rounded once, as it is from float64, and takes half the time.
@@ -222,10 +237,11 @@ class Products:
 
     @property
     def block_rows(self) -> int:
-        """How many rows to process at a time, so that vectors and block stay in the second-level cache."""
+        """How many rows to process at a time, so that vectors and block stay in the cache."""
         m, d = self.points.vectors.shape
-        # With many columns the product itself takes the time, and it is faster on more rows.
-        return int(np.clip((_BLOCK if d < 256 else 2 * _BLOCK) // m, 128, 2048))
+        # With many columns the product itself takes the time. It copies the points each time, so it needs more rows.
+        most = int(np.clip(_ROWS // d, 1024, 4096))
+        return int(np.clip((_BLOCK if d < 256 else 4 * _BLOCK) // m, 128, most))
 
     def inner(self, rows: Rows, out: Reals | None = None) -> Reals:
         """Return the inner products of the centred vectors, shape (m, b)."""

@@ -21,7 +21,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.kernels import program as operations
@@ -336,6 +335,8 @@ def is_semidefinite(kernel: Kernel, points: Floats) -> bool:
 
 def compress(kernel: Kernel, centers: SparseCenters, span: Span) -> Landmarks:
     """Return the centers expressed by these landmarks, with their bounds."""
+    from scipy.linalg import solve_triangular  # slow to import, and a build labels nothing
+
     pivots, coordinates = span
     points = np.ascontiguousarray(centers.points[pivots])
     gram = evaluator_of(kernel).block(as_columns(points), points)

@@ -146,15 +146,10 @@ class ByVectors(ByProducts):
         lengths = Lengths(np.empty(n), np.empty(n))
         step = int(np.clip((1 << 19) // max(k, d), 64, 2048))
         space, sums = np.empty((k, step), dtype=self.frame.dtype), np.empty((k, step))
-        as_given = not self.frame.mean.any()
         for low in range(0, n, step):
             some = slice(low, min(low + step, n))
-            part = rows[some]
-            m = len(part)
-            if as_given and part.dtype == self.frame.dtype and part.flags.c_contiguous and part.flags.writeable:
-                vectors = part
-            else:
-                vectors = self.frame.round(part)
+            vectors = self.frame.round(rows[some])
+            m = len(vectors)
             norms, inner = lengths.norms[some], lengths.inner[some]
             loops.row_sums(vectors, self._towards, norms, inner)
             block = np.matmul(self.vectors, vectors.T, out=space.reshape(-1)[: k * m].reshape(k, m))
@@ -256,7 +251,7 @@ class BySums(ByProducts):
     def score(self, rows: NDArray[Any], out: Nearest) -> Scores:
         m, d = self.products.points.vectors.shape
         n, k, dtype = len(rows), len(self.offsets), self.frame.dtype
-        step = min(self.products.block_rows, n)
+        step = _even(n, self.products.block_rows)
         lengths = Lengths(np.empty(n), np.empty(n))
         nearest = np.empty(n) if self._has_root else None
         space, vectors, sums = np.empty(m * step, dtype=dtype), np.empty((step, d), dtype=dtype), np.empty((k, step))
@@ -292,6 +287,11 @@ class BySums(ByProducts):
             value = np.clip(bound.largest - 0.5 * smallest + bound.total, 0.0, bound.largest)
         errors = sizes * (bound.absolute + bound.relative * value + 40.0 * unit * bound.largest)
         return Scores(diagonals, errors, np.zeros(len(errors)))
+
+
+def _even(n: int, most: int) -> int:
+    """The size of the fewest blocks of at most `most` rows that are all about equally large."""
+    return -(-n // max(1, -(-n // most)))
 
 
 def by_sums(centers: ManyCenters, precision: Precision, accuracy: float) -> BySums | None:

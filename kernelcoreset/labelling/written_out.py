@@ -17,7 +17,7 @@ from kernelcoreset.clustering.means import blocks
 from kernelcoreset.kernels.families import Cosine, Linear
 from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel
-from kernelcoreset.kernels.loops.products import Reals
+from kernelcoreset.kernels.loops.products import Reals, row_sums
 from kernelcoreset.kernels.products import Frame
 from kernelcoreset.labelling.centers import Centers
 
@@ -86,10 +86,7 @@ def _one_pass(
     halves = 0.5 * np.einsum("ij,ij->i", narrow, narrow)
     sums, is_scaled = np.zeros_like(means), bool((scales != 1.0).any())
     for some in blocks(len(rows), max(means.shape)):
-        part = rows[some]
-        # Rows that are as they should be are multiplied where they are.
-        as_given = not frame.mean.any() and part.dtype == frame.dtype and part.flags.carray
-        part = part if as_given else frame.round(part)
+        part = frame.round(rows[some])
         products = part @ narrow.T
         if is_scaled:
             products *= scales[some, np.newaxis].astype(frame.dtype)
@@ -129,9 +126,10 @@ def _scales(rows: NDArray[Any], kernel: Kernel) -> Floats:
     """1 / |x| for Cosine, 0 for a zero vector; 1 for Linear."""
     if not isinstance(kernel, Cosine):
         return np.ones(len(rows))
-    norms = np.empty(len(rows))
+    squares, nothing = np.empty(len(rows)), np.zeros(rows.shape[1])
     for some in blocks(len(rows), rows.shape[1]):
-        part = np.asarray(rows[some], dtype=np.float64)
-        norms[some] = np.sqrt(np.einsum("ij,ij->i", part, part))
+        part = rows[some] if rows.dtype == np.float32 else np.asarray(rows[some], dtype=np.float64)
+        row_sums(np.ascontiguousarray(part), nothing, squares[some], np.empty(len(part)))
+    norms = np.sqrt(squares)
     scales: Floats = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0.0)
     return scales

@@ -37,7 +37,7 @@ _COST_ACCURACY = 1e-9  # of squared distances, see `Centers.label`
 _ROUNDING = 1e-6  # more than the sum of a cluster's coefficients can be off
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KernelKMeansModel(PreparesRows, KeptAsFolder):
     """A fitted kernel clustering: k centers in the feature space, each a combination of coreset points. Immutable.
 

@@ -12,8 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_columns, check_weights
+from kernelcoreset.clustering.choosing_k import new_axes
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.describing.description import Description
+from kernelcoreset.describing.picture import picture_of
 from kernelcoreset.describing.quality import Labeller, quality_of
 from kernelcoreset.describing.tally import RowTally
 from kernelcoreset.features.arrays import to_floats
@@ -21,6 +23,8 @@ from kernelcoreset.features.preparation import Preparation, is_nameless, prepara
 from kernelcoreset.features.table import Columns, columns_of
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.centers import Labels
+from kernelcoreset.reporting.notebook import card, picture_chart, shares_table
+from kernelcoreset.reporting.style import LIGHT_CLUSTERS
 
 
 class PreparesRows(ABC):
@@ -153,16 +157,73 @@ class PreparesRows(ABC):
         check_columns({"rows": names}, list(columns))
         return columns, np.column_stack([to_floats(columns[name]) for name in names])
 
+    def picture(self, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the coreset in the plane, as `picture_of` describes it; `names` are those of the coordinates."""
+        columns = {
+            name: values.to_numpy(zero_copy_only=False)
+            for name, values in self._restored(names).items()
+            if pa.types.is_floating(values.type)
+        }
+        coreset = self.own_coreset
+        return picture_of(
+            coreset.points,
+            coreset.weights,
+            self.coreset_labels,
+            self.feature_kernel,
+            columns,
+            counts=self.coreset_counts,
+        )
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the coreset by cluster with matplotlib, as `picture` has it, and return the axes."""
+        axes = new_axes() if axes is None else axes
+        found = self.picture()
+        plane = found.get("columns")
+        chosen, names = (
+            (plane, plane["names"]) if plane else (found["components"], ["first component", "second component"])
+        )
+        labels, sizes = np.array(found["labels"]), np.array(found["weights"])
+        for cluster in range(self.k):
+            own = np.flatnonzero(labels == cluster)
+            color = LIGHT_CLUSTERS[cluster % len(LIGHT_CLUSTERS)]
+            x, y = (np.array(chosen[axis])[own] for axis in "xy")
+            axes.scatter(x, y, 4.0 + 60.0 * sizes[own] / sizes.max(), color=color, alpha=0.6, label=str(cluster))
+        axes.set(xlabel=names[0], ylabel=names[1], title=f"Coreset of {len(self.own_coreset):,} points")
+        axes.legend(title="cluster", fontsize="small")
+        return axes
+
+    def __repr__(self) -> str:
+        kernel = self.feature_kernel
+        by = "nearest neighbors" if kernel is None else f"kernel={kernel!r}"
+        size, d = self.coreset_points.shape
+        return f"{type(self).__name__}(k={self.k}, {by}, coreset of {size:,} points in {d} dimensions)"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: clusters by the coreset, and the coreset in the plane."""
+        weights = np.bincount(self.coreset_labels, self.coreset_counts, minlength=self.k)
+        facts = {
+            "clusters": self.k,
+            "kernel": self.feature_kernel,
+            "coreset points": len(self.own_coreset),
+            "dimensions": self.coreset_points.shape[1],
+        }
+        sizes = np.bincount(self.coreset_labels, minlength=self.k).tolist()
+        shares = shares_table((weights / weights.sum()).tolist(), {"coreset points": sizes})
+        return card(type(self).__name__, facts, shares, picture_chart(self.picture()))
+
+    def _restored(self, names: Sequence[str] | None) -> Columns:
+        """The points of the coreset as columns of the rows."""
+        points, preparation = self.coreset_points, self.preparation
+        if preparation is not None:
+            return preparation.restore(points)
+        found = columns_of(points)
+        return dict(zip(names, found.values(), strict=True)) if names and len(names) == len(found) else found
+
     def _coreset_columns(self, names: Sequence[str] | None) -> tuple[Columns, Labels, Floats]:
-        coreset, preparation = self.own_coreset, self.preparation
-        points = self.coreset_points
-        found = self.label_points(points, margins=True)
-        columns = columns_of(points) if preparation is None else preparation.restore(points)
-        if preparation is None and names is not None:
-            columns = dict(zip(names, columns.values(), strict=True))
-        if coreset.ids is not None:
-            columns["id"] = pa.array(coreset.ids)
-        return columns, found, self.coreset_counts
+        columns = self._restored(names)
+        if self.own_coreset.ids is not None:
+            columns["id"] = pa.array(self.own_coreset.ids)
+        return columns, self.label_points(self.coreset_points, margins=True), self.coreset_counts
 
     @property
     def coreset_points(self) -> Floats:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 
+from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.descent import descend
+from kernelcoreset.clustering.problem import Problem
+from kernelcoreset.clustering.swaps import propose_swap
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import empirical_error
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.kernels.families import Gaussian, Polynomial
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.loops.passes import Cloud
 from kernelcoreset.kernels.machine_code import machine_code
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
@@ -34,14 +42,36 @@ def call_everything() -> None:
         tree.add(points)
         tree.result(_SIZE)
         empirical_error(points, coreset, _CLUSTERS, kernel, n_center_sets=2)
-        model = KernelKMeansModel.fit_coreset(coreset, _CLUSTERS, kernel, n_init=1)
-        model.label(points, margins=True)
-        model.distances(points[:1])
-        model.centers.label(points[:1], exact_distances=True)
+        _fit_and_label(coreset, kernel, points)
     # More points than these, or more clusters, are solved by other loops.
     KernelKMeansModel.fit_coreset(Coreset(points, np.ones(_POINTS)), _CLUSTERS, Gaussian(sigma=1.0), n_init=1)
 
 
+def call_rest() -> None:
+    """Solve and label a few points: what follows a build.
+
+    First what needs only a matrix of distances: the process that builds is compiling the loops of kernels.
+    """
+    points = np.random.default_rng(0).normal(size=(_POINTS, 2))
+    columns, weights = np.ascontiguousarray(points[:_SIZE].T), np.ones(_SIZE)
+    problem = Problem(Gaussian(sigma=1.0), Cloud(columns, np.ones(_SIZE)), weights, largest=1.0)
+    vars(problem)["squared"] = ((columns[:, :, None] - columns[:, None]) ** 2).sum(axis=0)
+    labels = np.arange(_SIZE, dtype=np.int32) % _CLUSTERS
+    solution = descend(problem, labels, np.zeros((_CLUSTERS, _SIZE)), 2.0, 2)
+    propose_swap(problem, solution, 2.0, np.random.default_rng(0))
+    _fit_and_label(Coreset(points[:_SIZE], weights), problem.kernel, points)
+
+
+def _fit_and_label(coreset: Coreset, kernel: Kernel, points: Floats) -> None:
+    model = KernelKMeansModel.fit_coreset(coreset, _CLUSTERS, kernel, n_init=1)
+    model.label(points, margins=True)
+    model.distances(points[:1])
+    model.centers.label(points[:1], exact_distances=True)
+
+
 if __name__ == "__main__":
-    rehearse()
-    print(machine_code().pack())
+    if sys.argv[1:] == ["--rest"]:
+        call_rest()
+    else:
+        rehearse()
+        print(machine_code().pack())

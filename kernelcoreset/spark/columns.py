@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.ml.functions import vector_to_array
-from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -98,7 +96,7 @@ def layout_of(
     twice = sorted(name for name in set(wanted) if frame.columns.count(name) > 1)
     if twice:
         raise SettingError(f"Several columns have the name {', '.join(twice)}. Rename or drop all but one.")
-    is_array = len(names) == 1 and isinstance(types[names[0]], ArrayType | VectorUDT)
+    is_array = len(names) == 1 and is_array_or_vector(types[names[0]])
     check_columns({"features.categorical": categorical}, () if is_array else names)
     for name in names if not is_array else ():
         if name in categorical:
@@ -154,7 +152,7 @@ def _numbers(frame: DataFrame, name: str) -> Column:
     column = array_column(frame, name)
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, FloatType | IntegralType):
         return column
-    if isinstance(kind, ArrayType | VectorUDT):
+    if is_array_or_vector(kind):
         return column.cast("array<double>")
     return column if _is_long(kind) else column.cast("double")
 
@@ -164,10 +162,24 @@ def _is_long(kind: DataType) -> bool:
     return isinstance(kind.elementType if isinstance(kind, ArrayType) else kind, LongType)
 
 
+def is_vector(kind: DataType) -> bool:
+    """Whether a column holds the vectors of pyspark.ml."""
+    from pyspark.ml.linalg import VectorUDT  # imports pandas, which takes longer than a small task that needs neither
+
+    return isinstance(kind, VectorUDT)
+
+
+def is_array_or_vector(kind: DataType) -> bool:
+    """Whether a column holds several numbers per row."""
+    return isinstance(kind, ArrayType) or is_vector(kind)
+
+
 def array_column(frame: DataFrame, name: str) -> Column:
     """Return a column as it is, except for a vector column, which becomes an array."""
     column = F.col(quoted(name))
-    if isinstance(frame.schema[name].dataType, VectorUDT):
+    if is_vector(frame.schema[name].dataType):
+        from pyspark.ml.functions import vector_to_array
+
         return F.when(column.isNotNull(), vector_to_array(column))  # vector_to_array fails on null
     return column
 

@@ -17,6 +17,7 @@ from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.coresets.tree import reduction_seed
 from kernelcoreset.spark.columns import BadRows, selection
 from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings, collect_leaves, leaf_row, leaf_schema, leaf_schema_of
+from kernelcoreset.spark.row_counts import counted
 from kernelcoreset.spark.scan import LEAF_ROWS, RowGroups, group_by_rows, read_points, task_frame, tasks_of
 from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
 
@@ -78,7 +79,7 @@ def leaves_by_spark(
     def build(batches: Batches) -> Batches:
         first = partition_number() * _TASK_PARTS
         current, builder, parts = None, None, 0
-        for batch in batches:
+        for batch in counted(batches):
             for key, piece in _split_by_key(batch):
                 if key != current or builder is None:
                     if builder is not None:

@@ -9,8 +9,6 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.ml.functions import array_to_vector
-from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -23,9 +21,10 @@ from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.labelling.nearest import LabelledPoints
-from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, quoted
+from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, is_vector, quoted
 from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings
 from kernelcoreset.spark.observed_leaves import ObservedLeaves, leaf_text
+from kernelcoreset.spark.row_counts import counted
 from kernelcoreset.spark.scan import RowGroups, read_columns, task_frame, tasks_of
 from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of
 from kernelcoreset.spark.tasks import Batches, map_batches, partition_number
@@ -133,7 +132,7 @@ def label_rows(
 
 def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
     """The labelled rows, read by Spark."""
-    vectors = [field for field in frame.schema.fields if isinstance(field.dataType, VectorUDT)]
+    vectors = [field for field in frame.schema.fields if is_vector(field.dataType)]
     # Arrow has no sparse vectors: vectors are sent as arrays and come back as dense vectors. The columns get plain
     # names, since mapInArrow does not accept a name with a dot.
     plain = frame.select(*[array_column(frame, name).alias(f"c{i}") for i, name in enumerate(frame.columns)])
@@ -145,7 +144,7 @@ def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
     names = frame.columns
 
     def label(batches: Batches) -> Batches:
-        renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+        renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in counted(batches))
         yield from _label_batches(renamed, settings, partition_number())
 
     labelled = map_batches(plain, label, StructType([*fields, *_added_fields(settings)]))
@@ -200,6 +199,8 @@ def _prepared_layout(layout: Layout, preparation: Preparation) -> Layout:
 
 
 def _as_vector(field: StructField) -> Column:
+    from pyspark.ml.functions import array_to_vector
+
     column = F.col(quoted(field.name))
     return F.when(column.isNotNull(), array_to_vector(column)).alias(field.name, metadata=field.metadata)
 

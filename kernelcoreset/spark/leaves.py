@@ -20,6 +20,7 @@ from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
+from kernelcoreset.spark.row_counts import counted
 from kernelcoreset.spark.scan import RowGroups, read_points, task_frame, tasks_of
 from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
 from kernelcoreset.spectral.degrees import Degrees
@@ -76,7 +77,7 @@ def leaves_by_spark(frame: DataFrame, settings: LeafSettings) -> DataFrame:
     arrow_schema = to_arrow_schema(schema)
 
     def build(batches: Batches) -> Batches:
-        yield leaf_row(partition_number(), (batch.columns for batch in batches), settings, arrow_schema)
+        yield leaf_row(partition_number(), (batch.columns for batch in counted(batches)), settings, arrow_schema)
 
     selected = frame.select(*selection(frame, settings.layout)).coalesce(MOST_TASKS)
     return map_batches(selected, build, schema)

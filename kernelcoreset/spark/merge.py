@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.reduce import reduce_union
+from kernelcoreset.kernels.machine_code import compile_alone
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, as_row, collect_leaves
 from kernelcoreset.spark.tasks import MOST_TASKS, lend_machine_code
 
@@ -59,6 +60,7 @@ def _merged_on_executors(leaves: DataFrame, settings: LeafSettings, step: Round,
     arrow_schema = to_arrow_schema(schema)
 
     def merge(table: pa.Table) -> pa.Table:
+        compile_alone()
         group = table["leaf"][0].as_py() // step.fan_in
         found = collect_leaves(table.select(arrow_schema.names), {})
         coreset = None

@@ -21,6 +21,7 @@ from pyspark.sql.types import ArrayType, DataType
 from kernelcoreset.errors import DataError
 from kernelcoreset.files.paths import decoded_path
 from kernelcoreset.spark.columns import Layout
+from kernelcoreset.spark.row_counts import count_rows
 from kernelcoreset.spark.tasks import MOST_TASKS
 
 _BATCH_ROWS = 131_072
@@ -177,6 +178,7 @@ def _read_file(part: RowGroups, names: Sequence[str], types: Sequence[pa.DataTyp
             groups = list(range(part.first, part.last + 1))
             rows = _batch_rows(reader.metadata, groups)
             for batch in reader.iter_batches(rows, row_groups=groups, columns=list(names), use_threads=False):
+                count_rows(batch.num_rows)
                 arrays = [batch.column(batch.schema.get_field_index(name)) for name in names]
                 yield [
                     array if kind is None or array.type == kind else array.cast(kind)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.functions import pandas_udf
 
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.kernels.machine_code import compile_alone
 from kernelcoreset.spark.columns import BatchReader, Layout
 from kernelcoreset.spark.labels import LabelSettings
 from kernelcoreset.spark.tasks import lend_machine_code
@@ -86,6 +87,7 @@ def _function(settings: LabelSettings) -> Any:
 
 def _labels(arrays: Sequence[pa.Array], settings: LabelSettings) -> pa.Array:
     """Return the cluster of every row; null for rows that cannot be labelled."""
+    compile_alone()
     if any(pa.types.is_null(array.type) for array in arrays):  # nothing but NULL
         return pa.nulls(len(arrays[0]), pa.int32())
     rows, _, good = BatchReader(_layout(arrays, settings.layout)).read_rows(arrays)

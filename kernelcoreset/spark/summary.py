@@ -14,6 +14,8 @@ from kernelcoreset.describing.description import Description
 from kernelcoreset.describing.tally import MOST_CLUSTERS, RowTally
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.reporting.notebook import card, shares_table, verdicts
+from kernelcoreset.reporting.verdict import cluster_verdict, coreset_verdict
 from kernelcoreset.spectral.model import PointModel, SpectralModel
 from kernelcoreset.spectral.neighbors import NeighborModel
 
@@ -59,6 +61,20 @@ class KernelKMeansSummary:
     n_iter: int
     description: dict[str, Any] | None = None
     other_rows: bool = False
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: figures, what follows from them, and the clusters."""
+        quality = (self.description or {}).get("quality")
+        found = {"Coreset error": coreset_verdict(self.certificate), "Cluster quality": cluster_verdict(quality)}
+        facts = {
+            "rows": self.rows,
+            "bad rows": self.bad_rows or None,
+            "cost": self.cost,
+            "by the coreset": self.coreset_cost,
+        }
+        total = sum(self.cluster_weights) or 1.0
+        shares = [weight / total for weight in self.cluster_weights]
+        return card("Summary", facts, verdicts(found), shares_table(shares, {"rows": self.cluster_sizes}))
 
 
 def clustering_of(model: PointModel) -> KernelKMeansModel | NeighborModel:

@@ -12,8 +12,9 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from kernelcoreset.kernels.machine_code import machine_code
+from kernelcoreset.kernels.machine_code import compile_alone, machine_code
 from kernelcoreset.models.rehearsal import rehearse
+from kernelcoreset.spark.row_counts import counting, listening
 
 MOST_TASKS = 2_048
 """Tasks of one job whose results come back to the driver: their number must have a bound."""
@@ -25,9 +26,12 @@ _lent: set[tuple[str | None, str]] = set()
 
 def map_batches(frame: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
     """Return the rows that `work` makes of the Arrow batches of each partition."""
+    address = listening()
 
     def run(batches: Batches) -> Batches:
-        yield from work(batches)
+        compile_alone()  # Spark decides how many processes run on an executor
+        with counting(address):
+            yield from work(batches)
         _freeze_loaded_objects()
 
     lend_machine_code(frame.sparkSession)

@@ -38,7 +38,7 @@ from kernelcoreset.spectral.neighbors import NeighborModel
 _DEGREES = "degrees.parquet"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpectralModel(PreparesRows, KeptAsFolder):
     """A fitted spectral clustering, which can also label new points. Immutable.
 

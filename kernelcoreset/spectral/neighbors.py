@@ -37,7 +37,7 @@ DRAW: dict[str, Any] = {"kernel": Linear(), "draw": "uniform"}
 """What a coreset for this model is built with."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NeighborModel(PreparesRows, KeptAsFolder):
     """A fitted spectral clustering by nearest neighbors, which can also label new points. Immutable.
 

@@ -33,6 +33,7 @@ WRITTEN = (
     "store.path",
     "stream.checkpoint",
     "run.record",
+    "run.report",
 )
 # The same place in other words; {} is its name in the working directory, HERE the directory itself.
 FORMS = (
@@ -156,7 +157,11 @@ def cases(here: Path) -> Iterator[tuple[dict[str, str], tuple[str, ...] | None]]
 
 
 # Refused before paths are compared: a scheme that no record can have, and a character that no path can have.
-OTHER_REFUSALS = ("`run.record` must be a local path or", "must not contain the character of code 0")
+OTHER_REFUSALS = (
+    "`run.record` must be a local path or",
+    "`run.report` must be a local path or",
+    "must not contain the character of code 0",
+)
 
 
 def check_settings(folder: Path, most: int | None) -> Tally:

@@ -275,3 +275,10 @@ def test_a_stream_keeps_the_preparation_of_its_first_batch(spark):
     out = pq.read_table("out").to_pandas().set_index("id")
     np.testing.assert_array_equal(out.loc[second["id"], "prediction"], model.predict(second))
     assert record_of()["batches"] == 2
+
+
+def test_a_description_without_features_has_the_names_of_the_columns():
+    coreset = kc.Coreset([[0.0, 1.0], [1.0, 2.0], [9.0, 5.0]], np.ones(3))
+    fitted = kc.KernelKMeansModel.fit_coreset(coreset, k=2, kernel=kc.Linear())
+    description = KernelKMeansModel(fitted).setParams(inputCols=["age", "income"]).describe()
+    assert description.sentences[0].startswith("Cluster 0: 2 rows (66.7%); age is low: 0.5 on average")

@@ -56,6 +56,10 @@ def test_a_whole_run(config, points, capsys):
     assert (record["job"], record["status"], record["seed"]) == ("run", "done", 3)
     assert (record["rows"], record["bad_rows"], record["leaves"]) == (600, 0, 1)
     assert sorted(record["cluster_sizes"]) == [200, 200, 200]
+    page = Path("out.report.html").read_text()
+    assert "600 rows in 3 clusters" in page
+    assert page.count("<circle") == 2 * record["coreset_points"]
+    assert "Borderline rows" in page
     assert record["cost"] == pytest.approx(model.cost(points))
     assert record["coreset_cost"] == pytest.approx(record["cost"], rel=0.3)
     assert record["coreset_weight"] == pytest.approx(600, rel=0.1)

@@ -70,8 +70,12 @@ def test_a_stream_in_two_sittings(config, capsys):
     assert store.keys() == [key_of(0, 3, 3), key_of(0, 4, 4), key_of(1, 0, 2)]
     assert sum(store.info(key)["rows"] for key in store.keys()) == 500  # noqa: SIM118
 
+    assert len(record["description"]["clusters"]) == 3
+    assert len(record["picture"]["labels"]) > 30
+
     assert run() == 0
     assert record_of()["outcome"] == "nothing to do"
+    assert record_of()["picture"] == record["picture"]
 
     first = labels()
     for number in range(5, 9):
@@ -79,6 +83,8 @@ def test_a_stream_in_two_sittings(config, capsys):
     assert run() == 0
     record, second = record_of(), labels()
     assert (record["batches"], record["rows"], record["last_batch"]) == (4, 900, 8)
+    assert [entry["rows"] for entry in record["history"]] == [500, 900]
+    assert "in the last 2 runs" in Path("out.report.html").read_text()
     assert {i: second[i] for i in first} == first
     store = kc.CoresetStore.open("store")
     assert store.keys() == [key_of(2, 0, 8)]

@@ -32,9 +32,15 @@ def test_nights(days, capsys):
     ids = np.concatenate([1000 * day + np.arange(200) for day in range(1, 6)])
     assert [first[i] for i in ids.tolist()] == model.predict(points).tolist()
 
-    # The same input again: nothing is done, and nothing written but the record.
+    assert len(record["picture"]["labels"]) == record["coreset_points"]
+    assert [entry["rows"] for entry in record["history"]] == [1000]
+    assert len(record["description"]["clusters"]) == 3
+
+    # The same input again: nothing is done, and nothing written but the record and its report.
     before = snapshot("store") | snapshot("out")
     assert run() == 0
+    for name in ("picture", "description", "history", "cluster_shares"):
+        assert record_of()[name] == record[name]
     assert (record_of()["outcome"], counts_of(record_of())) == ("nothing to do", (0, 0, 0, 0))
     assert "nothing to do" in capsys.readouterr().out
     assert snapshot("store") | snapshot("out") == before
@@ -48,6 +54,12 @@ def test_nights(days, capsys):
     assert counts_of(record) == (1, 1, 1, 0)
     assert record["changes"]["changed"] == ["date=2026-01-02"]
     assert (record["rows"], record["labelled_rows"], record["run"]) == (350, 350, 2)
+    assert [entry["rows"] for entry in record["history"]] == [1000, 350]
+    assert [sum(entry["shares"]) for entry in record["history"]] == pytest.approx([1.0, 1.0])
+    assert record["description"]["clusters"][0]["size"] == pytest.approx(max(record["cluster_shares"]) * 950, rel=0.1)
+    page = Path("out.report.html").read_text()
+    assert "in the last 2 runs" in page
+    assert "date=2026-01-04" in page
     second = labels()
     assert {i // 1000 for i in second} == {1, 3, 5, 6, 12}
     assert sum(i // 1000 == 12 for i in second) == 150

@@ -60,7 +60,7 @@ def test_a_job_does_its_own_work_and_has_its_own_record(job, called, record, con
     assert MAINS[job](["--config", config]) == 0
     assert batch.calls == [called]
     assert json.loads(Path(record).read_text())["job"] == job
-    assert sorted(os.listdir()) == sorted(["job.toml", record])
+    assert sorted(os.listdir()) == sorted(["job.toml", record, record.replace(".run.json", ".report.html")])
 
 
 def test_cluster_works_on_a_coreset_without_spark(config, capsys, monkeypatch):
@@ -231,7 +231,8 @@ def test_a_job_file_is_thin_and_calls_the_entry_point(name):
 
 def test_every_job_has_its_entry_point():
     assert {name: resolve_name(target) for name, target in SCRIPTS.items()} == {
-        f"kernelcoreset-{name}": main for name, main in MAINS.items()
+        "kernelcoreset": cli.main,
+        **{f"kernelcoreset-{name}": main for name, main in MAINS.items()},
     }
 
 

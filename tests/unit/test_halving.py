@@ -13,6 +13,7 @@ from kernelcoreset.coresets.halving import (
     balanced_turns,
     halve,
     neighbours_together,
+    set_costs,
     tail_factor,
 )
 from kernelcoreset.coresets.recipe import Recipe
@@ -95,6 +96,18 @@ def test_the_order_keeps_blocks_of_neighbours(n):
 
 def test_equal_points_are_ordered_too():
     assert_array_equal(np.sort(neighbours_together(np.zeros((64, 2), np.float32), 8)), np.arange(64))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("n", [1, 700])
+def test_costs_of_sets_against_the_twin(k, n):
+    generator = np.random.default_rng(k)
+    distances, weights = generator.random((12, n), dtype=np.float32), generator.random(n, dtype=np.float32)
+    order, sets = generator.permutation(n), generator.integers(12, size=(20, k))
+    costs, scales = set_costs(distances, weights, order, sets)
+    expected = naive.landmark_set_costs(distances, weights, order, sets)
+    assert_array_equal(costs, expected)
+    assert_allclose(scales, 1.0 / expected.sum(axis=1, dtype=np.float64), rtol=1e-5)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5, 9])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kernelcoreset
+from kernelcoreset.kernels.second_process import ALONE
 
 PACKAGE = Path(kernelcoreset.__file__).parent
 
@@ -39,7 +40,7 @@ def run(program, **environment):
     kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     done = subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", program],
-        env=kept | environment,
+        env=kept | {ALONE: "1"} | environment,
         capture_output=True,
         text=True,
         timeout=300,
@@ -95,6 +96,19 @@ def test_all_public_names_are_there():
     assert sorted(kernelcoreset.__all__) == kernelcoreset.__all__
     assert all(hasattr(kernelcoreset, name) for name in kernelcoreset.__all__)
     assert dir(kernelcoreset) == sorted(kernelcoreset.__all__)
+
+
+WORKER = """
+import sys
+import kernelcoreset.spark.labels, kernelcoreset.spark.leaves, kernelcoreset.spark.merge
+print("slow:", *sorted({"pandas", "pyspark.ml", "scipy.linalg", "sklearn"} & set(sys.modules)))
+from kernelcoreset.spark import KernelKMeans, explore, register
+print(KernelKMeans.__name__, explore.__name__, register.__name__)
+"""
+
+
+def test_workers_import_nothing_slow_that_tasks_do_not_need():
+    assert run(WORKER, PYTHONPATH=str(PACKAGE.parent)).splitlines() == ["slow:", "KernelKMeans explore register"]
 
 
 def test_a_mistyped_name_and_a_missing_pyspark_are_answered():

@@ -15,6 +15,7 @@ import kernelcoreset
 from kernelcoreset.kernels import machine_code
 from kernelcoreset.kernels.jit import address_of, calling, compiled, part
 from kernelcoreset.kernels.machine_code import ARCHIVE_PREFIX, Archive, MachineCode, Target
+from kernelcoreset.kernels.second_process import ALONE
 
 ROOT = Path(kernelcoreset.__file__).parents[1]
 SAID = "kernelcoreset: compiling for this machine, once"
@@ -67,7 +68,7 @@ def run(program, **environment):
     kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     done = subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", program],
-        env={"PYTHONPATH": str(ROOT)} | kept | {name: str(value) for name, value in environment.items()},
+        env={"PYTHONPATH": str(ROOT), ALONE: "1"} | kept | {name: str(value) for name, value in environment.items()},
         capture_output=True,
         text=True,
         timeout=600,

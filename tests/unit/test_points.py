@@ -81,7 +81,17 @@ def test_an_offset_changes_nothing(kernel):
     assert (moved.nearest == found.nearest).mean() > 0.99
 
 
-def test_rows_taken_in_another_order():
+@pytest.mark.parametrize("kernel", [Gaussian(4.0), Cosine()], ids=repr)
+def test_rows_that_are_not_copied_stay_as_they_are(kernel):
+    points = some_points(3_000, 16).astype(np.float32)
+    given = points.copy()
+    build_coreset(points, 4, kernel, 100)
+    assert_array_equal(points, given)
+
+
+@pytest.mark.parametrize("copied", [0, 1 << 30])
+def test_rows_taken_in_another_order(copied, monkeypatch):
+    monkeypatch.setattr("kernelcoreset.coresets.points.MOST_COPIED", copied)
     points, order = some_points(3_000, 15), np.random.default_rng(0).permutation(3_000)[:2_000]
     few = RowPoints(Linear(), points).take(order)
     again = few.take(np.arange(1_999, -1, -1))

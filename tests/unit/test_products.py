@@ -96,6 +96,29 @@ def test_a_common_mean_lets_objects_share_rows_and_out_is_used():
     np.testing.assert_allclose(out, Gaussian(sigma=2.0).block(points, rows), atol=1e-13)
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_rows_are_used_where_they_are_if_nothing_is_subtracted(precision):
+    points, rows = sets(20)
+    rows = rows.astype(precision)
+    frame = products_of(Gaussian(sigma=2.0), points, precision, mean=np.zeros(20)).frame
+    read_only = rows.copy()
+    read_only.setflags(write=False)
+    assert frame.prepare(rows).vectors is rows
+    for other in (read_only, np.asfortranarray(rows), rows.astype(np.longdouble)):
+        copied = frame.prepare(other)
+        assert copied.vectors.flags.writeable
+        assert not np.shares_memory(copied.vectors, other)
+        np.testing.assert_array_equal(copied.norms, frame.prepare(rows).norms)
+
+
+def test_prepared_points_do_not_change_with_those_given():
+    points, rows = sets(20)
+    products = products_of(Cosine(), points)
+    before = products.values(rows)
+    points *= -1.0
+    np.testing.assert_array_equal(products.values(rows), before)
+
+
 def test_zero_vectors_have_cosine_zero_and_no_bound():
     points, rows = sets(12)
     points[3], rows[7] = 0.0, 0.0

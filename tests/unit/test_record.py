@@ -124,7 +124,10 @@ def test_the_summary_says_what_a_person_wants_to_know():
         "clusters     0: 750 (75.0%), 1: 250 (25.0%)",
         "measured     cost within 1.20% of the truth over 100 center sets, on 5.0% of the rows, standard error 0.10%",
         "output       out (parquet)",
+        "so           You can decide on the coreset: of two clusterings whose costs differ by more than 2.4% there, "
+        "the better one is also better on all rows.",
         "record       out.run.json",
+        "report       out.report.html",
         "seconds      build 0.0",
     ):
         assert part in summary.splitlines()
@@ -132,7 +135,9 @@ def test_the_summary_says_what_a_person_wants_to_know():
 
 def test_a_summary_of_little_is_short():
     record = record_at("r.json")
-    assert summary_of(record) == "record       r.json"
+    assert summary_of(record) == "record       r.json\nreport       r.report.html"
+    quiet = record_at("r.json", run={"report": False})
+    assert summary_of(quiet) == "record       r.json"
     record.add(coreset_cost=2.0, cluster_sizes=list(range(1, 24)), certificate={"largest_error": None})
     assert "cost         2 on the coreset" in summary_of(record)
     assert ", and 3 more" in summary_of(record)

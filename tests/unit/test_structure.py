@@ -15,7 +15,7 @@ SOURCES = {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in PA
 LAYERS = [
     {"errors", "_version"},
     {"checks"},
-    {"files"},
+    {"files", "reporting"},
     {"kernels", "features"},
     {"coresets", "neighbors"},
     {"clustering"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kernelcoreset.checks import shown
 from kernelcoreset.errors import SettingError
 from kernelcoreset.files.paths import SCHEMES, is_known
 from kernelcoreset.jobs.settings.fields import check_texts, flat_options, plain_text, set_field
@@ -58,6 +59,8 @@ class RunSettings:
     ----------
     record : str, optional
         JSON file for settings, versions, times and costs of the run; by default `<output.path>.run.json`.
+    report : bool or str
+        Whether a page for people is written beside the record, `<output.path>.report.html`; or where it is written.
     id : str, optional
         The id of the run in the record and in the history of a Delta output, such as the run id of a scheduler; by
         default a random one. A run that is repeated with the same id does not add its rows to a Delta output twice.
@@ -68,6 +71,7 @@ class RunSettings:
     """
 
     record: str | None = None
+    report: bool | str = True
     id: str | None = None
     history_table: str | None = None
     trusted_modules: tuple[str, ...] = ()
@@ -77,11 +81,15 @@ class RunSettings:
             set_field(self, "id", plain_text("run.id", self.id))
         check_texts("run", self, "record", "id", "history_table")
         set_field(self, "trusted_modules", check_modules("run.trusted_modules", self.trusted_modules))
-        if self.record is not None and not is_known(self.record):
-            raise SettingError(
-                f"`run.record` must be a local path or start with one of {', '.join(SCHEMES)} (dbfs where it is "
-                f"mounted); got {self.record!r}. Choose another path."
-            )
+        if not isinstance(self.report, bool | str) or self.report == "":
+            raise SettingError(f"`run.report` must be true, false or a path; got {shown(self.report)}.")
+        for name in ("record", "report"):
+            path = getattr(self, name)
+            if isinstance(path, str) and not is_known(path):
+                raise SettingError(
+                    f"`run.{name}` must be a local path or start with one of {', '.join(SCHEMES)} (dbfs where it is "
+                    f"mounted); got {path!r}. Choose another path."
+                )
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from kernelcoreset.coresets.recipe import leaf_size_of
 from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.cluster import cluster_coreset, cluster_neighbors, cluster_spectral
 from kernelcoreset.jobs.record import RunRecord
+from kernelcoreset.jobs.report import show_model
 from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels import Normalized
@@ -28,6 +29,7 @@ from kernelcoreset.spark.jobs.labels import (
 )
 from kernelcoreset.spark.jobs.output import check_output, check_tables, write_output
 from kernelcoreset.spark.jobs.session import open_session
+from kernelcoreset.spark.progress import watched
 from kernelcoreset.spectral.affinity import chosen_affinity
 from kernelcoreset.spectral.model import PointModel, SpectralModel, load_model
 from kernelcoreset.spectral.neighbors import DRAW, NeighborModel
@@ -165,12 +167,14 @@ def write_labels(data: Input, model: PointModel, settings: Settings, record: Run
     measurement = measurement_of(model, settings)
     frame = data.with_columns(output.columns)
     groups = data.groups_to_copy(frame)
-    with record.stage("write"):
+    rows = data.known_rows or record.values.get("rows")
+    with record.stage("write"), watched(data.spark, "write", rows):
         labelled = label_input(
             frame, data.layout, model, settings, columns=output.columns, groups=groups, measurement=measurement
         )
         is_new = write_output(labelled, output, commit=commit_of(record))
     record.add(output=output.path or output.table)
+    show_model(record, model)
     if is_new:
         record.add(**summary_of(measurement.summary(), model))
     else:

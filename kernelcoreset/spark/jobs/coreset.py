@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from pyspark.sql import Column, DataFrame
 
-from kernelcoreset.clustering.choosing import choose_sigma
+from kernelcoreset.clustering.choosing import compare_sigmas
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
 from kernelcoreset.errors import DataError
@@ -17,6 +17,7 @@ from kernelcoreset.spark.columns import Layout
 from kernelcoreset.spark.jobs.input import Input
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_files, leaves_by_spark, refuse_unusable
 from kernelcoreset.spark.merge import gather, merge_leaves
+from kernelcoreset.spark.progress import watched
 from kernelcoreset.spark.sample import random_order, sample_degrees, sample_rows
 from kernelcoreset.spectral.degrees import Degrees
 
@@ -37,10 +38,10 @@ def build(
     For spectral clustering, either with degrees and the normalized kernel, or drawn uniformly. By default with the
     kernel of the settings.
     """
-    kernel = kernel_of_input(data, settings) if kernel is None else kernel
+    kernel = kernel_of_input(data, settings, record) if kernel is None else kernel
     record.add(kernel=repr(kernel))
     leaf_settings = replace(leaf_settings_of(settings, kernel, data.sized_layout, draw), degrees=degrees)
-    with record.stage("leaves"):
+    with record.stage("leaves"), watched(data.spark, "leaves", data.known_rows):
         found = _leaves(data, leaf_settings)
     record.add(rows=found.rows, bad_rows=found.bad.rows, bad_columns=found.bad.counts, leaves=found.leaves)
     refuse_unusable(found, settings.input.bad_rows)
@@ -79,20 +80,25 @@ def estimate_degrees(data: Input, settings: Settings, record: RunRecord) -> Degr
     # The footers hold the number of rows. If some rows are bad, the smallest degree comes out a little smaller.
     is_counted = data.row_groups is not None and layout.weight_col is None
     total = float(sum(part.rows for part in data.row_groups or ())) if is_counted else None
-    kernel = kernel_of_input(data, settings)
+    kernel = kernel_of_input(data, settings, record)
     found = sample_degrees(data.frame, layout, kernel, settings.spectral.degree_sample, _order(data, settings), total)
     record.add(degree_sample=len(found.points))
     return found
 
 
-def kernel_of_input(data: Input, settings: Settings) -> Kernel:
-    """Return the kernel of the settings; the width is estimated from the rows if the settings ask for it."""
+def kernel_of_input(data: Input, settings: Settings, record: RunRecord | None = None) -> Kernel:
+    """Return the kernel of the settings; the width is estimated from the rows if the settings ask for it.
+
+    The record gets how it was chosen.
+    """
     if settings.kernel.sigma_rule is None:
         return settings.kernel.build()
-    return kernel_of_rows(data.frame, data.sized_layout, settings, _order(data, settings))
+    return kernel_of_rows(data.frame, data.sized_layout, settings, _order(data, settings), record)
 
 
-def kernel_of_rows(frame: DataFrame, layout: Layout, settings: Settings, order: Column) -> Kernel:
+def kernel_of_rows(
+    frame: DataFrame, layout: Layout, settings: Settings, order: Column, record: RunRecord | None = None
+) -> Kernel:
     """Return the same for a frame of rows in the random order `order`; the layout must have its dimension."""
     rule = settings.kernel.sigma_rule
     if rule is None:
@@ -101,8 +107,10 @@ def kernel_of_rows(frame: DataFrame, layout: Layout, settings: Settings, order: 
     if not len(points):
         raise DataError("`kernel.sigma` cannot be chosen: there is no row that can be used.")
     k = settings.cluster.k if settings.has("cluster") else settings.coreset.k
-    sigma = choose_sigma(points, rule, k=k, spectral=settings.has("spectral"), seed=settings.coreset.seed)
-    return settings.kernel.build(sigma=sigma)
+    found = compare_sigmas(points, rule, k=k, spectral=settings.has("spectral"), seed=settings.coreset.seed)
+    if record is not None:
+        record.add(choice={**asdict(found), "reason": found.reason})
+    return settings.kernel.build(sigma=found.sigma)
 
 
 def _order(data: Input, settings: Settings) -> Column:

@@ -89,6 +89,13 @@ class Input:
         """The same, one list for each leaf: small files share a leaf."""
         return None if self.row_groups is None else shared(self.row_groups)
 
+    @property
+    def known_rows(self) -> int | None:
+        """How many rows there are, if that is known without reading them; bad ones are counted."""
+        if self.settings.demo_rows is not None and self.settings.where is None:
+            return self.settings.demo_rows
+        return None if self.row_groups is None else sum(part.rows for part in self.row_groups)
+
     def row_groups_of(self, frame: DataFrame) -> list[RowGroups] | None:
         """Return the same for another frame that reads all or some of the files."""
         categorical = self.layout.categorical

@@ -19,7 +19,9 @@ from pyspark.sql.types import StructType
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.paths import extend_path, is_known, open_path
 from kernelcoreset.jobs import store_model
+from kernelcoreset.jobs.progress import Progress, shown
 from kernelcoreset.jobs.record import RunRecord, log
+from kernelcoreset.jobs.report import NOTHING_TO_DO, show_model
 from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.jobs.settings.store import AVAILABLE_NOW
@@ -56,6 +58,8 @@ def run(settings: Settings, record: RunRecord) -> None:
             log.info("Stopped by %s. A micro-batch that is not finished is read again.", stop.received.name)
             record.status = "stopped"
         _add_results(settings, record, before)
+        if record.values["outcome"] != NOTHING_TO_DO:
+            _show_last_model(settings, record)
 
 
 def plan(settings: Settings) -> dict[str, Any]:
@@ -95,12 +99,22 @@ def follow(spark: SparkSession, settings: Settings, record: RunRecord, stop: Sto
     with record.stage("stream"):
         query = writer.option("checkpointLocation", str(wanted.checkpoint)).queryName(settings.spark.app_name).start()
         try:
-            while not query.awaitTermination(1):
-                pass
+            progress = Progress("stream")
+            with shown(progress):
+                while not query.awaitTermination(1):
+                    _count_rows(query, progress)
         except BaseException as error:
             if not stop.explains(error):
                 raise
             _stop_query(query, stop)
+
+
+def _count_rows(query: StreamingQuery, progress: Progress) -> None:
+    """Count the rows of the micro-batches that have ended. Spark keeps reports of the last ones only."""
+    for report in query.recentProgress:
+        if report["batchId"] > progress.last_batch:
+            progress.last_batch = report["batchId"]
+            progress.rows += max(int(report["numInputRows"]), 0)
 
 
 def _stop_query(query: StreamingQuery, stop: StopRequest) -> None:
@@ -118,7 +132,7 @@ def _add_results(settings: Settings, record: RunRecord, before: StreamState) -> 
     state = StreamState.of(store)
     batches = state.batch - before.batch
     record.add(
-        outcome="nothing to do" if batches == 0 else f"{batches:,} micro-batches added",
+        outcome=NOTHING_TO_DO if batches == 0 else f"{batches:,} micro-batches added",
         batches=batches,
         last_batch=state.batch,
         rows=state.rows + state.bad_rows,
@@ -134,6 +148,13 @@ def _add_results(settings: Settings, record: RunRecord, before: StreamState) -> 
             store_keys=len(store.keys()),
             store_commit=store.guarantee,
         )
+
+
+def _show_last_model(settings: Settings, record: RunRecord) -> None:
+    store = store_model.find_store(settings, JOB)
+    model = None if store is None else store_model.read_model(store, StreamState.of(store).model)
+    if model is not None:
+        show_model(record, model, describe=True)
 
 
 def read_stream(spark: SparkSession, settings: InputSettings) -> DataFrame:

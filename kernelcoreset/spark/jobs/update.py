@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.files.paths import extend_path
 from kernelcoreset.jobs import store_model
 from kernelcoreset.jobs.record import RunRecord, log
+from kernelcoreset.jobs.report import NOTHING_TO_DO, show_model
 from kernelcoreset.jobs.settings.key_ranges import natural_order
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
@@ -30,6 +31,7 @@ from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spark.keyed_leaves import KeyLeaf, collect_keys, leaves_by_files, leaves_by_spark
 from kernelcoreset.spark.leaves import LeafSettings
 from kernelcoreset.spark.merge import DRIVER_BUDGET
+from kernelcoreset.spark.progress import watched
 from kernelcoreset.spark.sample import fit_preparation, random_order
 from kernelcoreset.spark.scan import RowGroups
 from kernelcoreset.store.store import CoresetStore, LeafUpdate
@@ -103,9 +105,9 @@ class Update:
             if settings.update.scope.is_limited:
                 rows = self.input.rows_of(self.wanted_keys)
                 order = random_order(settings.coreset.seed, by_file=False)
-                kernel = kernel_of_rows(rows, self._layout, settings, order)
+                kernel = kernel_of_rows(rows, self._layout, settings, order, self.record)
             else:
-                kernel = kernel_of_input(data, settings)
+                kernel = kernel_of_input(data, settings, self.record)
             self._store = store_model.make_store(settings, kernel)
         return self._store
 
@@ -134,7 +136,9 @@ class Update:
         model, is_new_model = self._update_model()
         has_new_labels = self._update_labels(model)
         is_updated = has_new_leaves or is_new_model or has_new_labels
-        self.record.add(outcome="updated" if is_updated else "nothing to do")
+        self.record.add(outcome="updated" if is_updated else NOTHING_TO_DO)
+        if is_updated:
+            show_model(self.record, model, describe=True)
 
     def compare(self) -> Changes:
         """Return how the input differs from the store, as far as the run is about it."""
@@ -246,22 +250,27 @@ class Update:
         seeds = {key: self.store.leaf_seed(key) for key in keys}
         frame = self.input.rows_of(keys)
         row_groups = self.input.data.row_groups_of(frame) if self.input.key_col is None else None
-        if row_groups is not None:
-            by_key: dict[str, list[RowGroups]] = {key: [] for key in keys}
-            for part in row_groups:
-                by_key[self.input.key_of_file(part.file)].append(part)
-            id_col = settings.layout.id_col
-            id_type = frame.schema[id_col].dataType if id_col else None
-            leaves = leaves_by_files(self.input.spark, by_key, seeds, settings, id_type)
-        else:
-            too_many = any(self._most_leaves(key) > DRIVER_BUDGET // settings.leaf_bytes for key in keys)
-            gather_keys = self.input.key_col is not None or too_many
-            leaves = leaves_by_spark(frame, seeds, settings, gather_keys=gather_keys)
-        found = collect_keys(leaves, seeds, settings)
+        total = None if row_groups is None else sum(part.rows for part in row_groups)
+        with watched(self.input.spark, "leaves", total):
+            found = collect_keys(self._leaf_frame(frame, row_groups, seeds, settings), seeds, settings)
         if self.settings.input.bad_rows == "fail":
             for leaf in found.values():
                 refuse_bad_rows(leaf.bad, leaf.rows)
         return found
+
+    def _leaf_frame(
+        self, frame: DataFrame, row_groups: list[RowGroups] | None, seeds: dict[str, int], settings: LeafSettings
+    ) -> DataFrame:
+        """The leaves of keys, not built yet."""
+        if row_groups is None:
+            too_many = any(self._most_leaves(key) > DRIVER_BUDGET // settings.leaf_bytes for key in seeds)
+            return leaves_by_spark(frame, seeds, settings, gather_keys=self.input.key_col is not None or too_many)
+        by_key: dict[str, list[RowGroups]] = {key: [] for key in seeds}
+        for part in row_groups:
+            by_key[self.input.key_of_file(part.file)].append(part)
+        id_col = settings.layout.id_col
+        id_type = frame.schema[id_col].dataType if id_col else None
+        return leaves_by_files(self.input.spark, by_key, seeds, settings, id_type)
 
     def _commit_leaves(
         self, leaves: dict[str, KeyLeaf], expired: list[str], changes: Changes, *, is_last: bool
@@ -350,7 +359,8 @@ class Update:
         if self.output is not None:
             commit = Commit(JOB, self.record.id, state.writer, state.stamp)
             labels = PendingLabels(self.input, self.store, model, self.settings, self.output, commit)
-            with self.record.stage("label"):
+            rows = sum(self.store.info(key)["rows"] for key in state.pending if key in self.store)
+            with self.record.stage("label"), watched(self.input.spark, "label", rows):
                 values = labels.write(state.pending, state.gone)
             self.record.add(**values)
             if labels.unlabelled:

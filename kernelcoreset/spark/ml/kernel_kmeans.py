@@ -131,6 +131,17 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
         self._training = training
         self._summary: KernelKMeansSummary | None = None
 
+    def __repr__(self) -> str:
+        return f"{self.uid}: {self.localModel!r}"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return self.localModel._repr_html_()
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the coreset by cluster with matplotlib, and return the axes."""
+        return self.localModel.plot(axes)
+
     def _transform(self, dataset: DataFrame) -> DataFrame:
         return label_rows(dataset, self._label_settings(dataset))
 
