@@ -104,9 +104,8 @@ case " ${application[*]} " in
   *' --verbose '*) ;;
   *) environment+=("LOG4J_CONFIGURATION_FILE=${LOG4J_CONFIGURATION_FILE:-$root/kernelcoreset/spark/jobs/log4j2.properties}") ;;
 esac
-# A progress line for a terminal, timestamps for a log file. The job cannot tell which: its output is a pipe. Spark's own bar
-# shows stages instead of rows, and would overwrite the line.
-options+=(--conf spark.ui.showConsoleProgress=false)
+# A progress line for a terminal, timestamps for a log file. The job cannot tell which: its output is a pipe. Spark's own bar,
+# which is off here by default, shows stages instead of rows, and would overwrite the line.
 if [ -t 2 ]; then
   environment+=(KERNELCORESET_TERMINAL=1)
 fi

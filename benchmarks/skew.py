@@ -1,7 +1,8 @@
 """Skewed files: thousands of tiny ones beside a huge one, compared with the same rows in even files.
 
 Run from the project's root: python benchmarks/skew.py --scratch DIR
-All in one Spark session on local[2]. `--rows` are the rows of the huge file.
+All in one Spark session on local[2]. `--rows` are the rows of the huge file. `--write-only` writes the files and ends;
+the next run finds them, measures and removes them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from kernelcoreset.spark.jobs.input import Input
 
 TINY_FILES, TINY_ROWS = 5_000, 200
 GROUP_ROWS = 1_000_000
+ASKED_ROWS = 100_000_000
 
 
 def rows_of(count: int, seed: int) -> pa.Table:
@@ -88,23 +90,31 @@ def run(spark: SparkSession, folder: Path, out: Path, scan: str) -> list[float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scratch", type=Path, required=True)
-    parser.add_argument("--rows", type=int, default=100_000_000)
+    parser.add_argument("--rows", type=int, default=ASKED_ROWS)
+    parser.add_argument("--write-only", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("docs/results/skew.md"))
     arguments = parser.parse_args()
-    rehearse()
     layouts = {
         "5,000 tiny files": lambda folder: write_tiny(folder),
         "the same in one file": lambda folder: write_even(folder, True, 0),
         "5,000 tiny files and a huge one": lambda folder: (write_tiny(folder), write_huge(folder, arguments.rows)),
         "the same in even files": lambda folder: write_even(folder, True, arguments.rows),
     }
+    folders = [arguments.scratch / f"skew-{arguments.rows}-{number}" for number in range(len(layouts))]
+    for folder, write in zip(folders, layouts.values(), strict=True):
+        if not folder.exists():
+            unfinished = folder.with_suffix(".tmp")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            write(unfinished)
+            unfinished.rename(folder)
+    if arguments.write_only:
+        return
+    rehearse()
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     rows: list[list[object]] = []
-    for number, (name, write) in enumerate(layouts.items()):
-        folder = arguments.scratch / f"skew-{number}"
-        folder.mkdir(parents=True)
-        write(folder)
+    for name, folder in zip(layouts, folders, strict=True):
         if not rows:
             run(spark, folder, arguments.scratch / "skew-out", "auto")  # a warm-up: Java and the workers start
         for scan in ("auto", "spark"):
@@ -112,13 +122,15 @@ def main() -> None:
             print(name, scan, *seconds, flush=True)
             cells = (f"{each:.1f}" for each in (*seconds, sum(seconds)))
             rows.append([name, scan, len(list(folder.iterdir())), f"{count:,}", leaves, *cells])
-        shutil.rmtree(folder)
     spark.stop()
+    for folder in folders:
+        shutil.rmtree(folder)
     ratios = [float(str(rows[i][-1])) / float(str(rows[i + 2][-1])) for i in (0, 1, 4, 5)]
+    scaled = f" Asked were {ASKED_ROWS:,} rows in that file." if arguments.rows != ASKED_ROWS else ""
     words = (
         f"{TINY_FILES:,} files of {TINY_ROWS} rows, alone and beside one file of {arguments.rows:,} rows, compared "
-        "with the same rows in even files of a million rows. Seconds of the build and of labels with the write, on "
-        "local[2]."
+        f"with the same rows in even files of a million rows.{scaled} Seconds of the build and of labels with the "
+        "write, on local[2]."
     )
     result = (
         f"Tiny files take {ratios[0]:.2f} times as long as the same rows in one file "

@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,8 +23,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from pyspark.ml.clustering import KMeans
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DoubleType, IntegerType, StructField, StructType
 
 from benchmarks import datasets, tables
+from benchmarks.memory import Memory
 from kernelcoreset import Coreset, Gaussian, build_coreset, center_set_costs, draw_center_sets
 from kernelcoreset.jobs.cluster import cluster_coreset
 from kernelcoreset.jobs.record import RunRecord
@@ -39,6 +39,7 @@ ROWS = 21_040_936
 FILES = 16
 K, SIZE, KERNEL = 5, 1000, Gaussian(sigma=50.0)
 DRAWS = 5
+WIDE_ROWS, WIDE_COLUMNS, WIDE_VALUES = 1_000_000, 30, 500
 
 
 def write_data(data: Path, folder: Path, rows: int) -> None:
@@ -52,6 +53,18 @@ def write_data(data: Path, folder: Path, rows: int) -> None:
         pq.write_table(table, folder / f"part-{i:02d}.parquet", row_group_size=int(count))
 
 
+def write_wide_data(data: Path, folder: Path) -> None:
+    """Write the same kind of rows with many columns of texts."""
+    folder.mkdir(parents=True)
+    words = np.array([f"value number {number}" for number in range(WIDE_VALUES)])
+    generator = np.random.default_rng(0)
+    for i in range(4):
+        points = datasets.twitter_like(data, WIDE_ROWS // 4, seed=i)
+        texts = {f"text{j}": words[generator.integers(WIDE_VALUES, size=len(points))] for j in range(WIDE_COLUMNS)}
+        table = pa.table({"longitude": points[:, 0], "latitude": points[:, 1], **texts})
+        pq.write_table(table, folder / f"part-{i}.parquet")
+
+
 def settings_for(path: Path, out: Path, scan: str, seed: int = 0) -> Settings:
     return Settings.from_dict(
         {
@@ -61,32 +74,6 @@ def settings_for(path: Path, out: Path, scan: str, seed: int = 0) -> Settings:
             "output": {"path": str(out), "mode": "overwrite"},
         }
     )
-
-
-class Memory:
-    """The largest resident memory of any Python worker, and of this process, while something runs."""
-
-    def __enter__(self) -> Memory:
-        self.worker = self.driver = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.2):
-            listing = subprocess.run(["ps", "-eo", "pid,rss,args"], capture_output=True, text=True).stdout
-            for line in listing.splitlines()[1:]:
-                pid, kilobytes, command = line.split(None, 2)
-                # Workers of other sessions on the machine have another Python.
-                if sys.executable in command and "pyspark" in command and ("daemon" in command or "worker" in command):
-                    self.worker = max(self.worker, int(kilobytes) * 1024)
-                elif int(pid) == os.getpid():
-                    self.driver = max(self.driver, int(kilobytes) * 1024)
 
 
 def timed(work: Callable[[], Any], repeats: int = 1) -> float:
@@ -110,6 +97,19 @@ def sum_pass(frame: DataFrame) -> None:
 
 def identity_write(frame: DataFrame, out: Path) -> None:
     frame.mapInArrow(lambda batches: batches, frame.schema).write.mode("overwrite").parquet(str(out))
+
+
+def identity_with_labels_write(frame: DataFrame, out: Path) -> None:
+    """Write all rows and two columns that take no work: what a label and a distance cost Spark alone."""
+
+    def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            number = batch.column(0)
+            label = pa.array(np.signbit(number.to_numpy()).view(np.int8).astype(np.int32))
+            yield pa.RecordBatch.from_arrays([*batch.columns, label, number], names=[*batch.schema.names, "a", "b"])
+
+    schema = StructType([*frame.schema.fields, StructField("a", IntegerType()), StructField("b", DoubleType())])
+    frame.mapInArrow(add, schema).write.mode("overwrite").parquet(str(out))
 
 
 def record(settings: Settings) -> RunRecord:
@@ -193,11 +193,16 @@ def main() -> None:
     build_spark = timed(lambda: build(Input(spark, by_spark.input), by_spark, record(by_spark)), 3)
     build_direct = timed(lambda: build(Input(spark, by_files.input), by_files, record(by_files)), 3)
     identity = timed(lambda: identity_write(frame, out), 2)
+    with_columns = timed(lambda: identity_with_labels_write(frame, out), 2)
     with Memory() as memory:
         jobs = [whole_job(spark, by_files) for _ in range(2)]
     job = min(jobs, key=lambda seconds: sum(seconds.values()))
     label = min(seconds["label and write"] for seconds in jobs)
     label_spark = min(whole_job(spark, by_spark)["label and write"] for _ in range(2))
+    write_wide_data(data, scratch / "wide")
+    wide, wide_settings = spark.read.parquet(str(scratch / "wide")), settings_for(scratch / "wide", out, "spark")
+    wide_identity = timed(lambda: identity_write(wide, out), 2)
+    wide_label = min(whole_job(spark, wide_settings)["label and write"] for _ in range(2))
     fit, transform = mllib(frame, out)
     shutil.rmtree(out, ignore_errors=True)
 
@@ -227,11 +232,20 @@ def main() -> None:
 
     job_total, mllib_total = sum(job.values()), fit + transform
     summing_pass, identity_pass = "mapInArrow that only sums", "identity mapInArrow and write"
+    texts = f"{WIDE_COLUMNS} texts"
     compared = [
-        ("build, read through Spark", build_spark, summing_pass, summing, "at most 1.3x"),
+        ("build, read through Spark", build_spark, summing_pass, summing, "at most 1.15x"),
         ("build, direct scan", build_direct, summing_pass, summing, "at most 0.6x"),
         ("label and write, direct scan", label, identity_pass, identity, "at most 1.25x"),
         ("label and write, read through Spark", label_spark, identity_pass, identity, "at most 1.25x"),
+        ("the same", label_spark, "identity with two more columns, and write", with_columns, "-"),
+        (
+            f"label and write, {texts}, read through Spark",
+            wide_label,
+            f"{identity_pass}, {texts}",
+            wide_identity,
+            "at most 1.15x",
+        ),
         ("whole job", job_total, "MLlib KMeans(k=5) fit, transform, write", mllib_total, "at most 0.4x"),
     ]
     speed = tables.table(
@@ -262,10 +276,12 @@ def main() -> None:
         "Twitter scale on Spark",
         [
             f"{rows:,} x 2 float64 in {FILES} Parquet files, local[2], k={K}, {KERNEL!r}, coreset {SIZE}; builds and "
-            "the summing pass best of 3, writes best of 2, MLlib once.",
+            f"the summing pass best of 3, writes best of 2, MLlib once. With {WIDE_COLUMNS} columns of texts, of "
+            f"{WIDE_VALUES} values each: {WIDE_ROWS:,} rows.",
             speed,
             f"The whole job: {stages}. MLlib: fit {fit:.1f} s, transform and write {transform:.1f} s.",
-            "## Memory\n\nResident, sampled every 0.2 s. Required: workers under 500 MB, the driver under 1 GB.",
+            "## Memory\n\nThe largest resident memory that the kernel of the machine kept. Required: workers under 500 "
+            "MB, the driver under 1 GB.",
             memory_table,
             f"With all rows in one partition: {in_one}.",
             "## Growth",

@@ -16,7 +16,7 @@ place = os.environ.get("KERNELCORESET_PLACE", "/Volumes/main/kernelcoreset/files
 
 # COMMAND ----------
 
-points = spark.range(20_000).selectExpr(  # noqa: F821
+points = spark.range(20_000).selectExpr(
     "id",
     "CASE id % 3 WHEN 0 THEN 0.0 WHEN 1 THEN 9.0 ELSE 3.0 END + randn(1) AS longitude",
     "CASE id % 3 WHEN 2 THEN 20.0 ELSE 0.0 END + randn(2) AS latitude",

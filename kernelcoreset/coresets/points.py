@@ -36,14 +36,15 @@ def points_of(kernel: Kernel, array: NDArray[Any]) -> Points:
     return ColumnPoints(kernel, evaluator_of(kernel).cloud(as_columns(np.asarray(array, dtype=np.float64))))
 
 
-def distances_between(kernel: Kernel, few: Floats, many: NDArray[Any]) -> Reals:
+def distances_between(kernel: Kernel, few: NDArray[Any], many: NDArray[Any]) -> Reals:
     """Return squared distances of shape (few, many), roughly: only choices depend on them. Assumes validated input.
 
-    Matrix products in float32 are used if they are faster, and float64 if float32 overflows. `many` may have any real
-    type.
+    The points may be of any real type. Matrix products in float32 are used if they are faster, and float64 if float32
+    overflows.
     """
     if not products_pay(kernel, few.shape[1]):
         return kernel.squared_distances(few, many)
+    few = few.astype(np.float64, copy=False)
     precisions: tuple[Precision, ...] = ("float32", "float64")
     for precision in precisions:
         products = products_of(kernel, few, precision, mean=_small_mean(few))
@@ -54,7 +55,7 @@ def distances_between(kernel: Kernel, few: Floats, many: NDArray[Any]) -> Reals:
                 found[:, low:high] = products.squared_distances(many[low:high])
         if np.isfinite(found).all():
             return found
-    raise evaluator_of(kernel).overflow("K(x, y)", many.T)
+    raise evaluator_of(kernel).overflow("K(x, y)", many.T.astype(np.float64))
 
 
 def _small_mean(points: Floats) -> Floats | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,18 @@ from kernelcoreset.coresets.points import points_of
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.sampling import PIVOTS_PER_CLUSTER, draw_sample
 from kernelcoreset.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A coreset on its way: points in the type of the rows they are from, so float32 takes half the memory."""
+
+    points: NDArray[Any]
+    weights: Floats
+    ids: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.weights)
 
 
 def reduce_points(
@@ -44,6 +57,20 @@ def reduce_points(
     Coreset
         Its settings are those of the recipe.
     """
+    part = reduce_part(points, weights, ids, recipe, refine=refine, pivots=pivots)
+    return Coreset(part.points, part.weights, part.ids, recipe.settings)
+
+
+def reduce_part(
+    points: NDArray[Any],
+    weights: Floats,
+    ids: NDArray[Any] | None,
+    recipe: Recipe,
+    *,
+    refine: bool = True,
+    pivots: int = PIVOTS_PER_CLUSTER,
+) -> Part:
+    """Return the same in the type of the points."""
     prepared = points_of(recipe.kernel, points)
     prepared.check()
     if np.count_nonzero(weights) <= recipe.size:
@@ -51,10 +78,10 @@ def reduce_points(
         new_weights = weights[chosen]
     else:
         chosen, new_weights = draw_sample(prepared, weights, recipe, refine=refine, pivots=pivots)
-    return Coreset(points[chosen], new_weights, None if ids is None else ids[chosen], recipe.settings)
+    return Part(points[chosen], new_weights, None if ids is None else ids[chosen])
 
 
-def reduce_union(coresets: Sequence[Coreset], recipe: Recipe, *, refine: bool = True) -> Coreset:
+def reduce_union(coresets: Sequence[Coreset | Part], recipe: Recipe, *, refine: bool = True) -> Coreset:
     """Return one coreset of the union of coresets: the union of coresets is a coreset of the union.
 
     Parameters and result as in `reduce_points`. At least one coreset must not be empty.
@@ -62,7 +89,7 @@ def reduce_union(coresets: Sequence[Coreset], recipe: Recipe, *, refine: bool = 
     return reduce_points(*concatenate(coresets), recipe, refine=refine)
 
 
-def concatenate(coresets: Sequence[Coreset]) -> tuple[Floats, Floats, NDArray[Any] | None]:
+def concatenate(coresets: Sequence[Coreset | Part]) -> tuple[NDArray[Any], Floats, NDArray[Any] | None]:
     """Return points, weights and ids of the union; empty coresets add nothing."""
     full = [coreset for coreset in coresets if len(coreset)]
     if not full:

@@ -35,7 +35,7 @@ _LIMITS_PER_CELL = 64
 _SEARCHED_TOGETHER = 256
 _MOST_BALANCED = 32_768  # largest number of draws to halve: bounds the memory and the time of halving
 MOST_NUMBERS = 1 << 24
-"""Coordinates of all draws to halve: bounds their memory to 128 MiB if there are many columns."""
+"""Coordinates of all draws to halve: bounds their memory to 128 MiB (64 MiB in float32) if there are many columns."""
 _MANY_DIMENSIONS = 16
 # Beyond three halvings one draw in this many points is balanced, with this effort: in few and in many dimensions.
 _SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_MANY_DIMENSIONS))

@@ -17,7 +17,7 @@ from kernelcoreset.checks import (
 )
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe, leaf_size_of
-from kernelcoreset.coresets.reduce import concatenate, reduce_points
+from kernelcoreset.coresets.reduce import Part, concatenate, reduce_part
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.products import products_pay
@@ -25,7 +25,9 @@ from kernelcoreset.kernels.products import products_pay
 _MOST_LEVELS = 8
 _CHUNK_ROWS = 131_072
 _CHUNK_NUMBERS = 4_194_304  # 32 MiB of coordinates
-_MOST_NUMBERS = 16_777_216
+_MOST_NUMBERS = 8_388_608
+_FAN_IN = 16
+_MERGED_NUMBERS = 16_777_216  # coordinates of the nodes that are merged at once
 
 
 class CoresetTree:
@@ -48,9 +50,9 @@ class CoresetTree:
         levels of small nodes, so nodes keep more points than the result.
     chunk_size : int, optional
         Rows reduced at once. By default 131,072, fewer if there are many columns, but at least 8 * leaf_size, or
-        2 * leaf_size if these rows are above 16 million numbers.
-    fan_in : int
-        Nodes merged at once, at least 2.
+        2 * leaf_size if these rows are above 8 million numbers.
+    fan_in : int, optional
+        Nodes merged at once, at least 2. By default 16, fewer if these nodes are above 16 million numbers.
     seed : int
 
     Examples
@@ -74,23 +76,23 @@ class CoresetTree:
         z: float = 2.0,
         leaf_size: int | None = None,
         chunk_size: int | None = None,
-        fan_in: int = 16,
+        fan_in: int | None = None,
         seed: int = 0,
     ) -> None:
         self.recipe = Recipe(k, kernel, size, z=z, seed=seed)
         self.leaf_size = leaf_size_of(self.recipe.size, leaf_size)
         self.chunk_size = None if chunk_size is None else check_count("chunk_size", chunk_size)
-        self.fan_in = check_count("fan_in", fan_in, 2)
+        self.fan_in = None if fan_in is None else check_count("fan_in", fan_in, 2)
         self.n_rows = 0
         self.n_weighted = 0
         self.n_reductions = 0
-        self._levels: list[list[Coreset]] = []
+        self._levels: list[list[Part]] = []
         self._buffer: _Buffer | None = None
 
     @classmethod
-    def from_recipe(cls, recipe: Recipe, leaf_size: int | None = None) -> CoresetTree:
+    def from_recipe(cls, recipe: Recipe, leaf_size: int | None = None, fan_in: int | None = None) -> CoresetTree:
         """Return an empty tree whose reductions follow a recipe."""
-        tree = cls(recipe.k, recipe.kernel, recipe.size, leaf_size=leaf_size)
+        tree = cls(recipe.k, recipe.kernel, recipe.size, leaf_size=leaf_size, fan_in=fan_in)
         tree.recipe = recipe
         return tree
 
@@ -157,10 +159,32 @@ class CoresetTree:
         Coreset
         """
         recipe = self.recipe.varied(size=size)
-        return self._reduce(*concatenate(self.nodes()), recipe.size, refine, is_result=True)
+        part = self.part(size, refine=refine)
+        settings = recipe.varied(seed=self._seed(is_result=True)).settings
+        return Coreset(part.points, part.weights, part.ids, settings)
+
+    def part(self, size: int | None = None, *, refine: bool = True) -> Part:
+        """Return `result` with the points in the type of the rows, to be merged with others."""
+        return self._reduce(*concatenate(self._parts()), self.recipe.varied(size=size).size, refine, is_result=True)
+
+    def last_part(self, size: int | None = None, *, refine: bool = True) -> Part:
+        """Return `part` and forget all rows first, to need less memory: nothing can be added afterwards."""
+        nodes = self._parts()
+        self._levels, self._buffer = [], None
+        union = concatenate(nodes)
+        del nodes
+        return self._reduce(*union, self.recipe.varied(size=size).size, refine, is_result=True)
+
+    def add_part(self, part: Part) -> None:
+        """Add a coreset of other rows as a node."""
+        self.n_weighted += len(part)
+        self._add_node(part, level=0)
 
     def nodes(self) -> list[Coreset]:
         """Return the coresets whose union represents all rows so far."""
+        return [Coreset(part.points, part.weights, part.ids, self.recipe.settings) for part in self._parts()]
+
+    def _parts(self) -> list[Part]:
         nodes = [node for level in reversed(self._levels) for node in level]
         if self._buffer is not None and self._buffer.filled:
             nodes.append(self._leaf(self._buffer))
@@ -179,7 +203,7 @@ class CoresetTree:
             raise DataError("`ids` must be given in every call of `add` or in none; this call differs from the first.")
         return self._buffer
 
-    def _leaf(self, buffer: _Buffer) -> Coreset:
+    def _leaf(self, buffer: _Buffer) -> Part:
         return self._reduce(*buffer.rows(), self.leaf_size)
 
     def _reduce(
@@ -190,12 +214,15 @@ class CoresetTree:
         size: int,
         refine: bool = False,
         is_result: bool = False,
-    ) -> Coreset:
-        """Reduce points to a coreset. The seed depends only on the tree's seed and the number of reductions so far."""
-        seed = reduction_seed(self.recipe.seed, self.n_reductions, int(is_result))
-        return reduce_points(points, weights, ids, self.recipe.varied(size=size, seed=seed), refine=refine)
+    ) -> Part:
+        recipe = self.recipe.varied(size=size, seed=self._seed(is_result))
+        return reduce_part(points, weights, ids, recipe, refine=refine)
 
-    def _add_node(self, node: Coreset, level: int) -> None:
+    def _seed(self, is_result: bool) -> int:
+        """The seed of a reduction depends only on the tree's seed and the number of reductions so far."""
+        return reduction_seed(self.recipe.seed, self.n_reductions, int(is_result))
+
+    def _add_node(self, node: Part, level: int) -> None:
         """Add a node to a level. A full level becomes one node of the next level; the last level merges into itself."""
         self.n_reductions += 1
         if not len(node):  # all rows had weight 0
@@ -204,9 +231,11 @@ class CoresetTree:
             self._levels.append([])
         nodes = self._levels[level]
         nodes.append(node)
-        if len(nodes) == self.fan_in:
-            merged = self._reduce(*concatenate(nodes), self.leaf_size)
-            nodes.clear()
+        if len(nodes) == (self.fan_in or _fan_in(self.leaf_size * node.points.shape[1])):
+            union = concatenate(nodes)
+            nodes.clear()  # before the reduction: its memory is needed there
+            merged = self._reduce(*union, self.leaf_size)
+            del union
             self._add_node(merged, min(level + 1, _MOST_LEVELS - 1))
 
 
@@ -218,6 +247,10 @@ def reduction_seed(*path: int) -> int:
 def _chunk_rows(d: int, leaf_size: int) -> int:
     least = min(8 * leaf_size, max(2 * leaf_size, _MOST_NUMBERS // d))
     return max(least, min(_CHUNK_ROWS, _CHUNK_NUMBERS // d))
+
+
+def _fan_in(node_numbers: int) -> int:
+    return min(_FAN_IN, max(2, _MERGED_NUMBERS // node_numbers))
 
 
 class _Buffer:

@@ -41,6 +41,17 @@ def scheme_of(path: str) -> str:
     return uri["scheme"].lower() if uri else "file"
 
 
+def has_scheme(path: str) -> bool:
+    """Return whether a path says by its scheme which file system it is on.
+
+    Examples
+    --------
+    >>> has_scheme("file:/data/labels"), has_scheme("/data/labels")
+    (True, False)
+    """
+    return _URI.match(path) is not None
+
+
 def is_known(path: str) -> bool:
     """Whether this package can open a path without Spark: its scheme is one of `SCHEMES`, and DBFS is mounted."""
     scheme = scheme_of(path)

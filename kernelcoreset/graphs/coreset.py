@@ -96,7 +96,7 @@ def plan_walks(graph: Graph, k: int, size: int | None, generator: np.random.Gene
     most = max(_MOST_SIZE, least)
     chosen, covered = (0, 0), 0.0
     for hops in range(1, _MOST_HOPS + 1):
-        ends = walk(graph.rows, graph.degrees, probes, hops, False)
+        ends = walk(graph.near(probes, hops), graph.degrees, probes, hops, False)
         reach = len(ends.nodes) / len(probes)
         wanted = size or int(min(max(1.2 * _COVERAGE * len(there) / reach, least), most))
         wanted = min(wanted, len(there))
@@ -119,7 +119,7 @@ def build_graph_coreset(
     """
     size, hops = plan_walks(graph, k, size, generator)
     nodes, weights = draw_nodes(graph, k, size, generator)
-    ends = walk(graph.rows, graph.degrees, nodes, hops, lazy)
+    ends = walk(graph.near(nodes, hops), graph.degrees, nodes, hops, lazy)
     return GraphCoreset(nodes, weights, hops, meetings(ends, graph.n))
 
 

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from kernelcoreset.checks import Floats, as_numeric, check_count, refuse_masked
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.graphs import csr as loops
-from kernelcoreset.graphs.csr import Rows
-from kernelcoreset.graphs.moves import measure
+from kernelcoreset.graphs.csr import Indices, Rows, ShortLabels
+from kernelcoreset.graphs.moves import fill_components, improve, measure
 
 MOST_NODES = 2**31 - 1
 MOST_CLUSTERS = 20_000
@@ -152,6 +152,25 @@ class Graph:
         there = self.degrees > 0
         return max(0.0, float(np.max(1.0 - 2.0 * self.loops[there] / self.degrees[there], initial=0.0)))
 
+    def near(self, nodes: Indices, hops: int) -> Rows:
+        """Return rows that hold at least those that walks of `hops` steps from these nodes pass."""
+        return self.rows
+
+    def measure(self, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
+        """Return volume and inner weight per cluster."""
+        volumes, inner = measure(0, self.rows, self.degrees, labels, k)
+        return volumes, inner
+
+    def sweep(
+        self, labels: ShortLabels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_], *, whole: bool
+    ) -> int:
+        """Move single nodes as `improve` does, and return how many moved."""
+        return int(improve(0, self.rows, self.degrees, labels, volumes, inner, waiting, whole))
+
+    def fill(self, labels: ShortLabels, volumes: Floats, inner: Floats) -> None:
+        """Add every component without labels, as a whole, to the cluster of least volume."""
+        fill_components(self.rows, self.degrees, labels, volumes, inner)
+
     def __repr__(self) -> str:
         return f"Graph({self.n:,} nodes, {self.n_edges:,} edges, {int((self.degrees == 0).sum()):,} without edges)"
 
@@ -177,7 +196,7 @@ def graph_normalized_cut(labels: ArrayLike, graph: Any) -> float:
     if found.max(initial=-1) > MOST_CLUSTERS:  # large numbers, but not more clusters than fit in int16: renumber them
         found = np.unique(found, return_inverse=True)[1] - int(found.min() < 0)
     found = found.astype(np.int16)
-    volumes, inner = measure(graph.rows, graph.degrees, found, int(found.max(initial=-1)) + 1)
+    volumes, inner = graph.measure(found, int(found.max(initial=-1)) + 1)
     there = volumes > 0
     return float(np.sum(1.0 - inner[there] / volumes[there]))
 
@@ -230,8 +249,8 @@ def check_rows(rows: Rows, n: int) -> tuple[Floats, Floats, bool]:
     return sums, diagonal, bool(once)
 
 
-def _finish(rows: Rows) -> Graph:
-    degrees, diagonal, once = check_rows(rows, len(rows.starts) - 1)
+def check_degrees(degrees: Floats) -> None:
+    """Raise DataError unless products of two degrees, and their sum, are finite and above 0."""
     with np.errstate(over="ignore"):
         total = float(degrees.sum())
     if not np.isfinite(total):
@@ -242,6 +261,11 @@ def _finish(rows: Rows) -> Graph:
             f"The weights of a node's edges must sum to {_LEAST_DEGREE:g} to {1.0 / _LEAST_DEGREE:g}, because products "
             f"of two such sums are needed; got {least:g} to {degrees.max():g}. Multiply all weights by a constant."
         )
+
+
+def _finish(rows: Rows) -> Graph:
+    degrees, diagonal, once = check_rows(rows, len(rows.starts) - 1)
+    check_degrees(degrees)
     return Graph(rows if once else loops.sum_duplicates(rows), degrees, diagonal)
 
 

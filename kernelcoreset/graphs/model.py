@@ -7,11 +7,12 @@ normalized cut of the whole graph. Each move is exact and takes O(degree of the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, check_count, check_seed
 from kernelcoreset.errors import DataError, FormatError, SettingError
@@ -19,7 +20,7 @@ from kernelcoreset.files.tables import float_column, label_column
 from kernelcoreset.graphs.coreset import MOST_DRAWN, GraphCoreset, build_graph_coreset, cluster_coreset
 from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, ShortLabels
 from kernelcoreset.graphs.graph import Graph, as_rows, check_rows
-from kernelcoreset.graphs.moves import fill_components, improve, label_new, measure
+from kernelcoreset.graphs.moves import label_new
 from kernelcoreset.graphs.walks import spread_labels
 from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
 from kernelcoreset.reporting.notebook import card, shares_table
@@ -100,6 +101,11 @@ class GraphModel(KeptAsFolder):
             )
         sums, _, _ = check_rows(rows, shape[1])
         return np.asarray(label_new(rows, sums, self.labels.astype(np.int16), self.volumes.copy(), self.inner.copy()))
+
+    def restricted(self, kept: NDArray[np.bool_]) -> GraphModel:
+        """Return the model without the nodes that are not kept, none of which may have edges."""
+        number = np.cumsum(kept) - 1
+        return replace(self, labels=self.labels[kept], coreset_nodes=number[self.coreset_nodes])
 
     def to_files(self) -> dict[str, bytes]:
         """Return the model as two files by name, for storage other than a local folder."""
@@ -214,9 +220,9 @@ def _fit(
     while sweeps < max_iter and moved > _AT_REST * graph.n:
         # The first sweep moves about half of the nodes. Nearly all would be waiting then: marking them gains nothing.
         whole = sweeps == 0 or graph.n <= _SWEPT_WHOLE
-        moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting, whole)
+        moved = graph.sweep(labels, volumes, inner, waiting, whole=whole)
         sweeps += 1
-    fill_components(graph.rows, graph.degrees, labels, volumes, inner)
+    graph.fill(labels, volumes, inner)
     order = _by_volume(labels, volumes)
     place = np.append(np.argsort(order), UNLABELLED).astype(np.int32)  # the last one is for the label -1
     return GraphModel(
@@ -240,7 +246,7 @@ def _start(
     heavy = np.bincount(clusters, coreset.weights, minlength=k)
     labels = spread_labels(coreset.met, coreset.weights, clusters, heavy)
     _fill_empty(graph, labels, k)
-    volumes, inner = measure(graph.rows, graph.degrees, labels, k)
+    volumes, inner = graph.measure(labels, k)
     return coreset, labels, volumes, inner
 
 

@@ -17,11 +17,14 @@ _ROUNDING = 1e-12
 
 
 @compiled()
-def measure(rows: Rows, degrees: Floats, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
-    """Return volume and inner weight per cluster: the sums of degrees, and of all entries with both ends in it."""
+def measure(first: int, rows: Rows, degrees: Floats, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
+    """Return volume and inner weight per cluster: the sums of degrees, and of all entries with both ends in it.
+
+    Row i is that of node `first` + i, so that the parts of a graph that is kept in blocks add up.
+    """
     volumes, inner = np.zeros(k), np.zeros(k)
     for i in range(len(degrees)):
-        own = labels[i]
+        own = labels[first + i]
         if own >= 0:
             volumes[own] += degrees[i]
             inside = 0.0
@@ -76,6 +79,7 @@ def _mark_neighbours(rows: Rows, i: int, waiting: NDArray[np.bool_]) -> None:
 
 @compiled()
 def improve(
+    first: int,
     rows: Rows,
     degrees: Floats,
     labels: ShortLabels,
@@ -90,6 +94,8 @@ def improve(
     the kernel adds the same to every partition and does not matter. A node without a label joins the best cluster of
     its neighbours. The last node of a cluster stays. Only nodes marked in `waiting` are visited. In a `whole` sweep all
     of them stay marked, else only neighbours of nodes that move. Returns the number of nodes that moved.
+
+    Row i is that of node `first` + i. In a part of a graph, where `first` is not 0, sweeps must be whole.
     """
     shared = np.zeros(len(volumes))
     seen = np.empty(len(volumes), dtype=np.int64)
@@ -98,8 +104,8 @@ def improve(
         if not waiting[i]:
             continue
         waiting[i] = whole
-        degree, own = degrees[i], labels[i]
-        count, loop = _tally(rows, i, i, labels, shared, seen)
+        degree, own = degrees[i], labels[first + i]
+        count, loop = _tally(rows, i, first + i, labels, shared, seen)
         best, gain = _best_cluster(seen[:count], shared, degree, loop, volumes, inner, own)
         if own >= 0 and best >= 0:
             left = volumes[own] - degree
@@ -113,7 +119,7 @@ def improve(
                 volumes[own] -= degree
             inner[best] += 2.0 * shared[best] + loop
             volumes[best] += degree
-            labels[i] = best
+            labels[first + i] = best
             moved += 1
             if not whole:
                 _mark_neighbours(rows, i, waiting)

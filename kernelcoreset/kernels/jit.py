@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import cgutils, types
+from numba.core import cgutils, codegen, compiler, types
 from numba.extending import intrinsic
 
 from kernelcoreset.kernels.machine_code import KeptCode
 
 _cgutils: Any = cgutils
+_Library: Any = codegen.JITCodeLibrary
+_Compiler: Any = compiler.Compiler
 _types: Any = types
 _njit: Any = numba.njit
 
@@ -27,6 +29,39 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
+class _PartLibrary(_Library):  # type: ignore[misc]
+    """A part before its optimisation: its callers are optimised with it, and it needs no machine code of its own."""
+
+    def finalize(self) -> None:
+        """Link what the part itself calls."""
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return the address of no function, as for one that is not there."""
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> Any:
+        """Itself, because parts are not in the engine that other libraries are added to."""
+        return self
+
+    def set_env(self, name: str, environment: Any) -> None:
+        """Do nothing: only calls from Python need an environment."""
+
+
+class _PartCompiler(_Compiler):  # type: ignore[misc]
+    """As numba's own, with a library that is not optimised."""
+
+    def define_pipelines(self) -> Any:
+        """Return the steps from Python to a library."""
+        self.state.library = _PartLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+        return super().define_pipelines()
+
+
 def part(*, kept: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator for functions that only compiled functions call: they are compiled, and kept, with these.
 
@@ -35,7 +70,8 @@ def part(*, kept: bool = False, **options: Any) -> Callable[[Callable[..., Any]]
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = _njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **options)(function)
+        how = {} if kept else {"pipeline_class": _PartCompiler}
+        dispatcher = _njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **how, **options)(function)
 
         def refuse(*arguments: Any, **named: Any) -> Any:
             raise TypeError(f"`{function.__name__}` is part of compiled functions and cannot be called from Python.")

@@ -19,6 +19,7 @@ from kernelcoreset.kernels.kernel import Kernel
 
 _GROUPS = 20  # groups of sampled rows: the spread of their sums gives the standard error
 _WAITING = _GROUPS * 1024  # sampled rows measured at once: a full tile per group
+_WAITING_NUMBERS = 1 << 21  # and their coordinates, 16 MiB
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ class Tally:
             self.sampled += len(chosen)
             if self.probe.kept > 0.0:
                 kept = chosen[generator.random(len(chosen)) < self.probe.kept]
-                self._kept.append((columns[:, kept], own[kept]))
-            if sum(len(some) for _, some in self._waiting) >= _WAITING:
+                self._kept.append((np.asarray(columns[:, kept], dtype=np.float64), own[kept]))
+            if sum(len(some) for _, some in self._waiting) >= min(_WAITING, _WAITING_NUMBERS // len(columns)):
                 self._measure()
         self.rows += n
 

@@ -14,11 +14,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
+    ByteType,
     DataType,
     FloatType,
     IntegralType,
     LongType,
     NumericType,
+    ShortType,
     StringType,
 )
 
@@ -29,6 +31,7 @@ from kernelcoreset.features.preparation import Preparation
 
 FEATURE, WEIGHT, ID = "__kc_feature", "__kc_weight", "__kc_id"
 _ROUNDED = "a whole number beyond 2^53 that float64 rounds"
+_SHORT_TYPES = (FloatType, ShortType, ByteType)
 _DIMENSION_ROWS = 1_000  # rows that are read to find the length of an array column
 SETTINGS = ("features", "weight_col", "id_col")
 """What messages call the settings that name the columns, unless the caller says otherwise."""
@@ -51,6 +54,8 @@ class Layout:
     categorical: tuple[str, ...] = ()
     """Features that hold names, not numbers. They can be read only with a preparation."""
     preparation: Preparation | None = None
+    is_short: bool = False
+    """Whether the column is an array of numbers that float32 holds exactly."""
 
     def prepared_by(self, preparation: Preparation | None) -> Layout:
         """Return the layout of rows that become points by a preparation; without one, the same."""
@@ -112,7 +117,11 @@ def layout_of(
     if id_col is not None and not isinstance(types[id_col], IntegralType | StringType):
         kind = types[id_col].simpleString()
         raise SettingError(f"Column {id_col} must hold integers or strings to be the id; it is {kind}. Cast it.")
-    return Layout(names, is_array, weight_col, id_col, None if is_array else len(names), tuple(categorical))
+    dimension = None if is_array else len(names)
+    return Layout(
+        *(names, is_array, weight_col, id_col, dimension, tuple(categorical)),
+        is_short=is_array and isinstance(getattr(types[names[0]], "elementType", None), _SHORT_TYPES),
+    )
 
 
 def with_dimension(frame: DataFrame, layout: Layout) -> Layout:
@@ -197,6 +206,12 @@ class BadRows:
         if found:
             self.counts[column] = self.counts.get(column, 0) + found
 
+    def plus(self, other: BadRows) -> BadRows:
+        """Return the counts of both."""
+        names = dict.fromkeys([*self.counts, *other.counts])
+        counts = {name: self.counts.get(name, 0) + other.counts.get(name, 0) for name in names}
+        return BadRows(counts, self.rows + other.rows)
+
 
 class BatchReader:
     """Turns Arrow batches into points, keeping the good rows and counting the bad ones."""
@@ -270,9 +285,9 @@ class BatchReader:
         if not wrong.any():
             rows = to_numbers(array.flatten()).reshape(len(array), d)
         else:
-            rows = np.full((len(array), d), np.nan)
-            kept = array.filter(pa.array(~wrong)).flatten()
-            rows[~wrong] = to_numbers(kept).reshape(-1, d)
+            kept = to_numbers(array.filter(pa.array(~wrong)).flatten())
+            rows = np.full((len(array), d), np.nan, dtype=kept.dtype if kept.dtype.kind == "f" else np.float64)
+            rows[~wrong] = kept.reshape(-1, d)
         if not has_finite_sum(rows):
             wrong |= ~np.isfinite(rows).all(axis=1)
         self.bad.add(name, wrong)

@@ -1,8 +1,9 @@
 """Clusters of a graph whose edges are a DataFrame, as a DataFrame with one row per node.
 
-The edges are collected on the driver, up to `most_edges`, as compressed sparse rows of 12 bytes per edge and direction.
-Walks and sweeps over a graph visit nodes in random order: in the memory of one machine this takes seconds, with
-shuffles it would take hours. New nodes are labelled on the executors, by joins.
+Up to `most_edges` edges are collected on the driver, as compressed sparse rows of 12 bytes per edge and direction:
+walks and sweeps visit nodes in random order, which is fastest in the memory of one machine. More edges stay on the
+executors in blocks of rows; the driver then has what is per node, and asks for the rows that walks pass. New nodes are
+labelled on the executors, by joins.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from pyspark.sql.types import DataType, IntegralType, NumericType, StringType
 
 from kernelcoreset.checks import check_columns, check_count
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.graphs.block_graph import BlockGraph
 from kernelcoreset.graphs.graph import Graph
 from kernelcoreset.graphs.model import GraphModel, fit_graph
 from kernelcoreset.spark.columns import quoted
+from kernelcoreset.spark.graph_blocks import SparkBlocks, number_nodes
 
 BYTES_PER_EDGE = 160
-"""Memory per edge, in bytes, of the Python process of the driver. String ids need more."""
+"""Memory per edge, in bytes, of the Python process of the driver that collects them. String ids need more."""
 MOST_EDGES = 50_000_000
 """Default of the largest number of edges that are collected on the driver."""
 
@@ -50,7 +53,8 @@ class GraphClusters:
         The columns node and prediction, one row per node. Cluster 0 has the largest volume; nodes without an edge of
         positive weight have -1.
     model : GraphModel
-        Its labels are in the order of the sorted ids. It has the exact normalized cut, the shift and the coreset.
+        Its labels are in the order of the sorted ids; in no order that has a meaning if the edges were not collected
+        and the ids are strings, or far apart. It has the exact normalized cut, the shift and the coreset.
     edges : int
         Number of edges read.
     """
@@ -125,7 +129,8 @@ def cluster_graph(
         As `size`, `n_init`, `max_iter` and `seed` of `fit_graph`. The same edges give the same clusters, in any order
         and any partitioning.
     most_edges : int
-        Raise DataError if there are more edges than this, before any are collected.
+        Up to this many edges are collected on the driver, 160 bytes each. If there are more, they stay on the
+        executors, on their disks, until the clusters are found; the driver needs 100 bytes per node.
 
     Returns
     -------
@@ -137,16 +142,22 @@ def cluster_graph(
     count = _refuse_bad(edges, columns)
     if count == 0:
         raise DataError("The graph has no edges: the input has no rows. Check the filter or the path that made it.")
+
+    def fit(graph: Graph) -> GraphModel:
+        return fit_graph(graph, k, size=coreset_size, n_init=n_init, max_iter=max_iter, seed=seed)
+
     if count > most_edges:
-        raise DataError(
-            f"The graph has {count:,} edges; at most {most_edges:,} are collected on the driver, {BYTES_PER_EDGE} "
-            "bytes each. Drop light edges, add up duplicates, or raise most_edges if the driver has the memory."
-        )
+        numbering = number_nodes(edges)
+        with SparkBlocks(numbering.edges(edges), numbering.n, count) as blocks:
+            graph = BlockGraph(blocks, numbering.n)
+            model = fit(graph)
+        labels = numbering.label(frame, model.labels, graph.named)
+        return GraphClusters(labels, model.restricted(graph.named), count)
     table = edges.toArrow()
     names, source, target = _number_nodes(table[_SOURCE], table[_TARGET])
-    graph = Graph.from_edges(source, target, table[_WEIGHT].to_numpy(), n=len(names))
+    collected = Graph.from_edges(source, target, table[_WEIGHT].to_numpy(), n=len(names))
     del table, source, target
-    model = fit_graph(graph, k, size=coreset_size, n_init=n_init, max_iter=max_iter, seed=seed)
+    model = fit(collected)
     return GraphClusters(_as_frame(frame.sparkSession, names, model), model, count)
 
 

@@ -16,7 +16,7 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.coresets.tree import reduction_seed
 from kernelcoreset.spark.columns import BadRows, selection
-from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings, collect_leaves, leaf_row, leaf_schema
+from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings, collect_leaves, leaf_row, leaf_schema, leaf_schema_of
 from kernelcoreset.spark.row_counts import counted
 from kernelcoreset.spark.scan import LEAF_ROWS, RowGroups, group_by_rows, read_points, task_frame, tasks_of
 from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
@@ -46,7 +46,7 @@ def leaves_by_files(
     id_type: DataType | None = None,
 ) -> DataFrame:
     """Return leaf rows of every key, from its row groups: tasks open the Parquet files themselves."""
-    schema = leaf_schema(id_type)
+    schema = leaf_schema(id_type, is_short=settings.is_short)
     arrow_schema = to_arrow_schema(schema)
     tasks = [
         # The seed as text: it can be larger than Spark's integers.
@@ -72,8 +72,7 @@ def leaves_by_spark(
     With `gather_keys` a shuffle brings the rows of a key together first, so that the key gets one leaf. Without it, a
     leaf ends wherever the key changes from one row to the next: good for rows that are read file by file.
     """
-    id_col = settings.layout.id_col
-    schema = leaf_schema(None if id_col is None else frame.schema[id_col].dataType)
+    schema = leaf_schema_of(frame, settings)
     arrow_schema = to_arrow_schema(schema)
     numbers = {key: number for number, key in enumerate(sorted(seeds))}
 
@@ -117,9 +116,9 @@ def collect_keys(leaves: DataFrame, seeds: Mapping[str, int], settings: LeafSett
     for number, key in enumerate(sorted(seeds)):
         rows = table.filter(pc.equal(numbers, number))
         leaves_of_key = collect_leaves(rows, {"k": settings.recipe.k, "z": settings.recipe.z})
-        coreset = leaves_of_key.coresets[0] if leaves_of_key.coresets else None
-        if len(leaves_of_key.coresets) > 1:
+        coreset = leaves_of_key.coresets[0] if len(leaves_of_key.parts) == 1 else None
+        if len(leaves_of_key.parts) > 1:
             recipe = settings.recipe.varied(size=settings.leaf_size, seed=reduction_seed(seeds[key], 1, 0))
-            coreset = reduce_union(leaves_of_key.coresets, recipe, refine=False)
+            coreset = reduce_union(leaves_of_key.parts, recipe, refine=False)
         found[key] = KeyLeaf(coreset, leaves_of_key.rows, leaves_of_key.bad)
     return found

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -21,6 +22,8 @@ from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.labelling.nearest import LabelledPoints
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, is_vector, quoted
+from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings
+from kernelcoreset.spark.observed_leaves import ObservedLeaves, leaf_text
 from kernelcoreset.spark.row_counts import counted
 from kernelcoreset.spark.scan import RowGroups, read_columns, task_frame, tasks_of
 from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of
@@ -53,6 +56,10 @@ class LabelSettings:
     tally: bool = False
     probe: Probe | None = None
     describe: bool = False
+    leaf: LeafSettings | None = None
+    """For a stream: how the leaf of each partition is built in the same pass, and ..."""
+    leaf_row: pa.Schema | None = None
+    """... the schema of its row."""
 
     @classmethod
     def of(cls, model: PointModel, layout: Layout, **options: Any) -> Self:
@@ -78,6 +85,10 @@ class LabelSettings:
         layout = replace(layout, dimension=d)
         return cls(centers, z, layout, degrees=degrees, typical=typical, **options)
 
+    def keeps(self, name: str) -> bool:
+        """Return whether a column of the frame is kept; others do not go back from Python to Spark."""
+        return not self.columns or name in self.columns
+
     @property
     def new_fields(self) -> list[StructField]:
         """The columns that labelling adds."""
@@ -91,7 +102,7 @@ def label_rows(
     settings: LabelSettings,
     *,
     groups: Sequence[Sequence[RowGroups]] | None = None,
-    measurement: Measurement | None = None,
+    measurement: Measurement | ObservedLeaves | None = None,
 ) -> DataFrame:
     """Return the columns of the frame and, for every row, its cluster, its distance and what else was asked for.
 
@@ -101,11 +112,13 @@ def label_rows(
     settings : LabelSettings
     groups : list of lists of RowGroups, optional
         All the Parquet files that the frame reads, if tasks may open them themselves; one list per task.
-    measurement : Measurement, optional
-        Measures the model on the rows, while they are written.
+    measurement : Measurement or ObservedLeaves, optional
+        Measures the model on the rows, or builds their leaves, while they are written.
     """
     refuse_taken(frame.columns, [field.name for field in settings.new_fields])
-    if measurement is not None:
+    if isinstance(measurement, ObservedLeaves):
+        settings = replace(settings, leaf=measurement.settings, leaf_row=measurement.schema)
+    elif measurement is not None:
         typical = measurement.typical if settings.typical is None else settings.typical
         settings = replace(
             settings, tally=True, probe=measurement.probe, typical=typical, describe=measurement.describe
@@ -133,6 +146,8 @@ def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
         for field, kind in zip(frame.schema.fields, types, strict=True)
     ]
     names = frame.columns
+    fields = [field for field in fields if settings.keeps(field.name)]
+    vectors = [field for field in vectors if settings.keeps(field.name)]
 
     def label(batches: Batches) -> Batches:
         renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in counted(batches))
@@ -153,12 +168,18 @@ def _label_files(frame: DataFrame, settings: LabelSettings, groups: Sequence[Seq
             rows = (pa.RecordBatch.from_arrays(arrays, names=names) for arrays in columns)
             yield from _label_batches(rows, settings, task["leaf"])
 
-    schema = StructType([*frame.schema.fields, *_added_fields(settings)])
+    kept = [field for field in frame.schema.fields if settings.keeps(field.name)]
+    schema = StructType([*kept, *_added_fields(settings)])
     return map_batches(task_frame(frame.sparkSession, groups), label, schema)
 
 
 def _added_fields(settings: LabelSettings) -> list[StructField]:
-    return [*settings.new_fields, *([StructField(TALLY, StringType())] if settings.tally else [])]
+    return [*settings.new_fields, *([StructField(TALLY, StringType())] if _has_report(settings) else [])]
+
+
+def _has_report(settings: LabelSettings) -> bool:
+    """Whether the last row of a partition tells the driver something: a tally, or a leaf."""
+    return settings.tally or settings.leaf is not None
 
 
 def refuse_taken(there: Sequence[str], new: Sequence[str]) -> None:
@@ -196,23 +217,23 @@ def _label_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The labelled batches of one partition.
 
-    With `settings.tally` the last row of the partition carries the tally of the partition. Each batch is therefore held
-    back until there is another. A partition of which all rows are bad keeps one of them, with the label -1.
+    With `settings.tally` the last row of the partition carries the tally of the partition, with `settings.leaf` its
+    leaf. Each batch is therefore held back until there is another. A partition of which all rows are bad keeps one of
+    them, with the label -1.
     """
     layout = settings.layout
     reader = BatchReader(layout)
-    tally = Tally(len(settings.centers), partition, settings.probe)
-    described = _row_tally(settings)
+    report = _Report(settings, partition, reader)
     held: pa.RecordBatch | None = None
     dropped: pa.RecordBatch | None = None
     for batch in batches:
         arrays = [batch.column(batch.schema.get_field_index(name)) for name in layout.columns]
         rows, weights, good = reader.read_rows(arrays)
+        report.add_read(arrays, rows, weights, good)
         if good is not None:
             if not settings.drop_bad_rows:
-                total = tally.rows + batch.num_rows
                 where = f" in partition {partition}, so far"
-                raise DataError(describe_bad_rows(reader.bad, total, where))
+                raise DataError(describe_bad_rows(reader.bad, report.rows, where))
             dropped = batch.filter(pa.array(~good)).slice(0, 1)
             if not good.any():
                 continue
@@ -222,28 +243,66 @@ def _label_batches(
             lifted, weights = settings.degrees.lift(rows.T, weights)
             rows = lifted.T
         found = settings.centers.label_rows(rows, margins=settings.margin_col is not None)
-        if settings.tally:
-            tally.add(rows.T, weights, found.labels, found.distances**settings.z)
-            _describe(described, batch, found, None if settings.degrees is not None else weights)
+        report.add_labelled(batch, rows, weights, found)
         if held is not None:
             yield held
         held = _with_columns(batch, found, settings)
-    tally.bad_rows, tally.bad_columns = reader.bad.rows, reader.bad.counts
-    tally.descriptions = [] if described is None else [described.to_dict()]
-    if settings.tally and held is None and dropped is not None:
+    if _has_report(settings) and held is None and dropped is not None:
         held = _with_columns(dropped, _NOT_LABELLED, settings)
     if held is not None:
-        yield _with_tally(held, tally) if settings.tally else held
+        yield report.added_to(held) if _has_report(settings) else held
+
+
+class _Report:
+    """What a partition tells the driver besides its labelled rows: a tally, or a leaf."""
+
+    def __init__(self, settings: LabelSettings, partition: int, reader: BatchReader) -> None:
+        self.rows = 0
+        self._settings = settings
+        self._reader = reader
+        self._builder = None if settings.leaf is None else LeafBuilder(partition, settings.leaf, reader=reader)
+        self._tally = Tally(len(settings.centers), partition, settings.probe)
+        self._described = _row_tally(settings)
+
+    def add_read(
+        self, arrays: Sequence[pa.Array], rows: NDArray[Any], weights: Floats | None, good: NDArray[np.bool_] | None
+    ) -> None:
+        """Add a batch as it was read."""
+        self.rows += len(arrays[0])
+        if self._builder is not None:
+            self._builder.add_rows(arrays, rows, weights, good)
+
+    def add_labelled(self, batch: pa.RecordBatch, rows: NDArray[Any], weights: Floats | None, found: Labels) -> None:
+        """Add the good rows of a batch, with their labels."""
+        settings = self._settings
+        if settings.tally:
+            self._tally.add(rows.T, weights, found.labels, found.distances**settings.z)
+            _describe(self._described, batch, found, None if settings.degrees is not None else weights)
+
+    def added_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with the report in its last row."""
+        texts = pa.array([None] * (batch.num_rows - 1) + [self._text()], pa.string())
+        return batch.set_column(batch.num_columns - 1, TALLY, texts)
+
+    def _text(self) -> str:
+        if self._builder is not None:
+            return leaf_text(self._builder.row(self._settings.leaf_row))
+        tally, bad = self._tally, self._reader.bad
+        tally.bad_rows, tally.bad_columns = bad.rows, bad.counts
+        tally.descriptions = [] if self._described is None else [self._described.to_dict()]
+        return tally.to_json()
 
 
 def _with_columns(batch: pa.RecordBatch, found: Labels, settings: LabelSettings) -> pa.RecordBatch:
+    kept = [i for i, name in enumerate(batch.schema.names) if settings.keeps(name)]
     arrays = [pa.array(found.labels, pa.int32())]
     arrays += [pa.array(found.distances)] if settings.distance_col else []
     arrays += [pa.array(found.margins)] if settings.margin_col else []
     arrays += [pa.array(_outlier_scores(found, settings.typical))] if settings.outlier_col else []
-    arrays += [pa.nulls(batch.num_rows, pa.string())] if settings.tally else []
+    arrays += [pa.nulls(batch.num_rows, pa.string())] if _has_report(settings) else []
     names = [field.name for field in _added_fields(settings)]
-    return pa.RecordBatch.from_arrays([*batch.columns, *arrays], names=[*batch.schema.names, *names])
+    columns = [batch.column(i) for i in kept]
+    return pa.RecordBatch.from_arrays([*columns, *arrays], names=[*(batch.schema.names[i] for i in kept), *names])
 
 
 def _row_tally(settings: LabelSettings) -> RowTally | None:
@@ -265,9 +324,3 @@ def _outlier_scores(found: Labels, typical: Floats | None) -> Floats:
     if typical is None or (found.labels < 0).any():
         return np.zeros(len(found.labels))
     return found.distances / np.where(typical > 0.0, typical, 1.0)[found.labels]
-
-
-def _with_tally(batch: pa.RecordBatch, tally: Tally) -> pa.RecordBatch:
-    """The batch with the tally in its last row."""
-    texts = pa.array([None] * (batch.num_rows - 1) + [tally.to_json()], pa.string())
-    return batch.set_column(batch.num_columns - 1, TALLY, texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
+from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.reduce import Part
 from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns
@@ -43,13 +56,22 @@ class LeafSettings:
         return reduction_seed(self.recipe.seed, level, place)
 
     @property
+    def is_short(self) -> bool:
+        """Whether float32 holds the coordinates exactly: those of rows that are used as they are."""
+        return self.layout.is_short and self.layout.preparation is None and self.degrees is None
+
+    @property
     def leaf_bytes(self) -> int:
         """Size of a full leaf row: coordinates, weights and ids."""
-        return 8 * self.leaf_size * ((self.layout.dimension or 1) + 2 + (self.degrees is not None))
+        coordinates = (self.layout.dimension or 1) + (self.degrees is not None)
+        return self.leaf_size * ((4 if self.is_short else 8) * coordinates + 16)
 
 
-def leaf_schema(id_type: DataType | None) -> StructType:
-    """Return the schema of leaf rows: the coreset of one part of the data, and its numbers of rows and bad rows."""
+def leaf_schema(id_type: DataType | None, *, is_short: bool = False) -> StructType:
+    """Return the schema of leaf rows: the coreset of one part of the data, and its numbers of rows and bad rows.
+
+    Short coordinates are float32.
+    """
     fields = [
         StructField("leaf", LongType(), False),
         StructField("leaves", LongType(), False),
@@ -57,7 +79,7 @@ def leaf_schema(id_type: DataType | None) -> StructType:
         StructField("bad_rows", LongType(), False),
         StructField("bad_columns", MapType(StringType(), LongType(), False), False),
         StructField("dimension", LongType(), False),
-        StructField("points", ArrayType(DoubleType(), False), False),
+        StructField("points", ArrayType(FloatType() if is_short else DoubleType(), False), False),
         StructField("weights", ArrayType(DoubleType(), False), False),
     ]
     if id_type is not None:
@@ -65,10 +87,15 @@ def leaf_schema(id_type: DataType | None) -> StructType:
     return StructType(fields)
 
 
+def leaf_schema_of(frame: DataFrame, settings: LeafSettings) -> StructType:
+    """Return the schema of leaf rows of a frame."""
+    id_col = settings.layout.id_col
+    return leaf_schema(None if id_col is None else frame.schema[id_col].dataType, is_short=settings.is_short)
+
+
 def leaves_by_spark(frame: DataFrame, settings: LeafSettings) -> DataFrame:
     """Return leaf rows, one for each partition, read by Spark. The same partitions give the same leaves."""
-    id_col = settings.layout.id_col
-    schema = leaf_schema(None if id_col is None else frame.schema[id_col].dataType)
+    schema = leaf_schema_of(frame, settings)
     arrow_schema = to_arrow_schema(schema)
 
     def build(batches: Batches) -> Batches:
@@ -85,7 +112,7 @@ def leaves_by_files(
 
     Which rows a leaf has depends on the groups alone, not on how Spark divides them among tasks.
     """
-    schema = leaf_schema(id_type)
+    schema = leaf_schema(id_type, is_short=settings.is_short)
     arrow_schema = to_arrow_schema(schema)
 
     def build(batches: Batches) -> Batches:
@@ -98,19 +125,30 @@ def leaves_by_files(
 class LeafBuilder:
     """Builds one leaf from batches, in bounded memory."""
 
-    def __init__(self, leaf: int, settings: LeafSettings, seed: int | None = None) -> None:
+    def __init__(
+        self, leaf: int, settings: LeafSettings, seed: int | None = None, reader: BatchReader | None = None
+    ) -> None:
         self.leaf = leaf
         self.settings = settings
         self.rows = 0
-        self._reader = BatchReader(settings.layout)
+        self._reader = reader or BatchReader(settings.layout)
         seed = settings.seed_of(0, leaf) if seed is None else seed
         self._tree = CoresetTree.from_recipe(settings.recipe.varied(seed=seed), settings.leaf_size)
 
     def add(self, arrays: Sequence[pa.Array]) -> None:
         """Add the columns of a batch; bad rows are counted and left out."""
+        self.add_rows(arrays, *self._reader.read_rows(arrays))
+
+    def add_rows(
+        self,
+        arrays: Sequence[pa.Array],
+        points: NDArray[Any],
+        weights: Floats | None,
+        good: NDArray[np.bool_] | None,
+    ) -> None:
+        """Add a batch that the reader has read already."""
         layout = self.settings.layout
         self.rows += len(arrays[0])
-        points, weights, good = self._reader.read_rows(arrays)
         ids = None if layout.id_col is None else _read_ids(arrays[-1], layout.id_col, self.leaf)
         if good is not None:
             points = points[good]
@@ -124,8 +162,8 @@ class LeafBuilder:
     def row(self, schema: pa.Schema) -> pa.RecordBatch:
         """Return the row of the leaf."""
         tree = self._tree
-        coreset = tree.result(self.settings.leaf_size, refine=False) if tree.n_weighted else None
-        return as_row(self.leaf, 1, self.rows, self._reader.bad, coreset, schema)
+        part = tree.last_part(self.settings.leaf_size, refine=False) if tree.n_weighted else None
+        return as_row(self.leaf, 1, self.rows, self._reader.bad, part, schema)
 
 
 def leaf_row(
@@ -148,55 +186,71 @@ def _read_ids(array: pa.Array, name: str, leaf: int) -> NDArray[Any]:
     return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def as_row(
-    leaf: int, leaves: int, rows: int, bad: BadRows, coreset: Coreset | None, schema: pa.Schema
-) -> pa.RecordBatch:
+def as_row(leaf: int, leaves: int, rows: int, bad: BadRows, part: Part | None, schema: pa.Schema) -> pa.RecordBatch:
     """Return the row of one leaf, or of several merged ones."""
+    if part is None:
+        part = Part(np.empty((0, 0)), np.empty(0))
     values: dict[str, Any] = {
         "leaf": leaf,
         "leaves": leaves,
         "rows": rows,
         "bad_rows": bad.rows,
         "bad_columns": list(bad.counts.items()),
-        "dimension": 0 if coreset is None else coreset.points.shape[1],
-        "points": np.empty(0) if coreset is None else coreset.points.ravel(),
-        "weights": np.empty(0) if coreset is None else coreset.weights,
+        "dimension": part.points.shape[1],
     }
-    if "ids" in schema.names:
-        values["ids"] = [] if coreset is None or coreset.ids is None else coreset.ids
-    return pa.RecordBatch.from_arrays(
-        [pa.array([values[name]], schema.field(name).type) for name in schema.names], schema=schema
-    )
+    lists: dict[str, Any] = {
+        "points": part.points.ravel(),
+        "weights": part.weights,
+        "ids": [] if part.ids is None else part.ids,
+    }
+    arrays = []
+    for name in schema.names:
+        kind = schema.field(name).type
+        arrays.append(_one_list(lists[name], kind) if name in lists else pa.array([values[name]], kind))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _one_list(values: NDArray[Any] | list[Any], kind: pa.ListType) -> pa.Array:
+    """A list as the only element of an array; numbers that have its type are not copied."""
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O" and pa.types.is_floating(kind.value_type):
+        values = values.astype(kind.value_type.to_pandas_dtype(), copy=False)
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values, kind.value_type), kind)
 
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """The leaves on the driver: coresets in the order of their leaves, and numbers of rows and bad rows."""
+    """Leaves that were read from their rows: parts in the order of their leaves, and numbers of rows and bad rows."""
 
-    coresets: list[Coreset]
+    parts: list[Part]
     rows: int
     bad: BadRows
     leaves: int
+    settings: dict[str, Any]
+
+    @cached_property
+    def coresets(self) -> list[Coreset]:
+        """The parts as coresets. They have the settings that are compared in a merge."""
+        return [Coreset(part.points, part.weights, part.ids, self.settings) for part in self.parts]
 
 
 def collect_leaves(table: pa.Table, settings: dict[str, Any]) -> Leaves:
-    """Return the leaves of collected leaf rows. The coresets get the `settings`, which are compared in a merge."""
-    coresets, bad_columns = [], dict[str, int]()
+    """Return the leaves of collected leaf rows, in the memory of the table. Their coresets get the `settings`."""
+    parts, bad_columns = [], dict[str, int]()
     for row in sorted(_rows(table), key=lambda row: row["leaf"]):
         for name, count in row["bad_columns"]:
             bad_columns[name] = bad_columns.get(name, 0) + count
         if len(row["weights"]):
             points = row["points"].reshape(len(row["weights"]), row["dimension"])
-            coresets.append(Coreset(points, row["weights"], row.get("ids"), settings))
+            parts.append(Part(points, row["weights"], row.get("ids")))
     bad = BadRows(bad_columns, _total(table, "bad_rows"))
-    return Leaves(coresets, _total(table, "rows"), bad, _total(table, "leaves"))
+    return Leaves(parts, _total(table, "rows"), bad, _total(table, "leaves"), settings)
 
 
 def refuse_unusable(found: Leaves, bad_rows: str) -> None:
     """Raise DataError if there are bad rows and `bad_rows` is "fail", or if no row is left."""
     if bad_rows == "fail":
         refuse_bad_rows(found.bad, found.rows)
-    if not found.coresets:
+    if not found.parts:
         raise DataError(
             f"There is no row to cluster: {found.rows:,} rows read, {found.bad.rows:,} of them bad, the rest of weight "
             "0. Check the path and the filter."

@@ -25,13 +25,17 @@ from kernelcoreset.spark.row_counts import count_rows
 from kernelcoreset.spark.tasks import MOST_TASKS
 
 _BATCH_ROWS = 131_072
-_BATCH_BYTES = 32 * 1024**2
+_BATCH_BYTES = 16 * 1024**2
 LEAF_ROWS = 1_000_000
-"""Small row groups of a file are read together until they have about this many rows."""
+"""Small row groups of a file are read together until they have about this many rows, or `LEAF_BYTES`."""
+LEAF_BYTES = 128 * 1024**2
 SHARED_ROWS = 131_072
 """Small files share a leaf, and a task, as long as they have at most this many rows together: those of a batch."""
+SHARED_BYTES = 32 * 1024**2
+"""And at most this many bytes."""
 
-_GROUPS = pa.list_(pa.struct([("file", pa.string()), *((name, pa.int64()) for name in ("first", "last", "rows"))]))
+_NUMBERS_OF_GROUPS = ("first", "last", "rows", "size")
+_GROUPS = pa.list_(pa.struct([("file", pa.string()), *((name, pa.int64()) for name in _NUMBERS_OF_GROUPS)]))
 _NUMBERS = ("double", "float", "integer", "long", "short", "byte")
 
 
@@ -43,6 +47,8 @@ class RowGroups:
     first: int
     last: int
     rows: int
+    size: int = 0
+    """Bytes of the columns that are read, without compression."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,8 @@ class _Footer:
     columns: frozenset[str]
     rows: tuple[int, ...]
     """Rows of each row group."""
+    sizes: tuple[dict[str, int], ...]
+    """Bytes of the columns of each row group."""
 
 
 class Footers:
@@ -67,12 +75,13 @@ class Footers:
             footer = self._footer(file)
             if not footer.columns.issuperset(columns):
                 return None
-            first = rows = 0
+            first = rows = size = 0
             for group, group_rows in enumerate(footer.rows):
                 rows += group_rows
-                if rows >= LEAF_ROWS or group == len(footer.rows) - 1:
-                    found.append(RowGroups(file, first, group, rows))
-                    first, rows = group + 1, 0
+                size += sum(footer.sizes[group].get(name, 0) for name in columns)
+                if rows >= LEAF_ROWS or size >= LEAF_BYTES or group == len(footer.rows) - 1:
+                    found.append(RowGroups(file, first, group, rows, size))
+                    first, rows, size = group + 1, 0, 0
         return found
 
     def _footer(self, file: str) -> _Footer:
@@ -81,8 +90,9 @@ class Footers:
                 read = pq.read_metadata(file)
             except (OSError, pa.ArrowInvalid) as error:
                 raise _unreadable(file, error) from None
-            rows = tuple(read.row_group(group).num_rows for group in range(read.num_row_groups))
-            self._found[file] = _Footer(frozenset(read.schema.to_arrow_schema().names), rows)
+            groups = [read.row_group(group) for group in range(read.num_row_groups)]
+            names = frozenset(read.schema.to_arrow_schema().names)
+            self._found[file] = _Footer(names, tuple(group.num_rows for group in groups), tuple(map(_sizes, groups)))
         return self._found[file]
 
 
@@ -97,22 +107,37 @@ def local_files(frame: DataFrame) -> list[str] | None:
     return sorted(files) or None
 
 
-def group_by_rows(row_groups: Sequence[RowGroups], most_rows: int) -> list[list[RowGroups]]:
-    """Group consecutive items as long as they have at most `most_rows` rows together; a larger one is alone."""
+def _sizes(group: pq.RowGroupMetaData) -> dict[str, int]:
+    """Bytes of the columns of a row group; those of a list or struct are under its own name."""
+    sizes: dict[str, int] = {}
+    for number in range(group.num_columns):
+        column = group.column(number)
+        name = column.path_in_schema
+        for suffix in (".list.element", ".list.item", ".bag.array_element", ".list.array_element", ".array"):
+            name = name.removesuffix(suffix)
+        sizes[name] = sizes.get(name, 0) + column.total_uncompressed_size
+    return sizes
+
+
+def group_by_rows(
+    row_groups: Sequence[RowGroups], most_rows: int, most_bytes: int = LEAF_BYTES
+) -> list[list[RowGroups]]:
+    """Group consecutive items as long as they have at most so many rows and bytes together; a larger one is alone."""
     groups: list[list[RowGroups]] = []
-    rows = 0
+    rows = size = 0
     for part in row_groups:
-        if not groups or rows + part.rows > most_rows:
+        if not groups or rows + part.rows > most_rows or size + part.size > most_bytes:
             groups.append([])
-            rows = 0
+            rows = size = 0
         groups[-1].append(part)
         rows += part.rows
+        size += part.size
     return groups
 
 
 def shared(row_groups: Sequence[RowGroups]) -> list[list[RowGroups]]:
     """Return groups of row groups, one for each leaf and task: small files share one."""
-    return group_by_rows(row_groups, SHARED_ROWS)
+    return group_by_rows(row_groups, SHARED_ROWS, SHARED_BYTES)
 
 
 def task_frame(spark: SparkSession, groups: Sequence[Sequence[RowGroups]], **more: pa.Array) -> DataFrame:

@@ -23,6 +23,7 @@ TALLY = "__kc_tally"
 """The column that carries the tally of a partition, in the last row of the partition."""
 CENTER_SETS = 100
 _PROBED_ROWS = 200_000  # about how many rows the certificate is measured on; more would slow the labelling down
+_PROBED_NUMBERS = 16_000_000  # and of how many coordinates, if there are many columns
 _KEPT_NUMBERS = 500_000  # of rows that come to the driver for the proof
 _KEPT_EVALUATIONS = 20_000_000
 
@@ -175,7 +176,8 @@ def _draw_probe(model: KernelKMeansModel, weighted: bool, center_sets: int, frac
     # The coreset estimates the sum of the rows' weights, which is their number if they have none.
     rows = float(coreset.weights.sum())
     if fraction is None:
-        fraction = 0.01 if weighted else min(1.0, _PROBED_ROWS / rows)
+        probed = min(_PROBED_ROWS, _PROBED_NUMBERS // coreset.points.shape[1])
+        fraction = 0.01 if weighted else min(1.0, probed / rows)
     kept = min(1.0, _most_kept(*coreset.points.shape) / (fraction * rows))
     sets, kinds = draw_mixed_center_sets(
         coreset.points, coreset.weights, model.k, model.kernel, model.z, center_sets, seed

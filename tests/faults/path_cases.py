@@ -263,7 +263,8 @@ def run_jobs(folder: Path, most: int | None) -> Tally:
 
 def digest(folder: Path) -> str:
     """Return a digest of the names, kinds and bytes of all that jobs did not write."""
-    own = {"out", "aside", "out.run.json", "to-out.run.json", "spark-warehouse", "artifacts"}
+    own = {"out", "aside", "spark-warehouse", "artifacts"}
+    own |= {f"{name}.{kind}" for name in ("out", "to-out") for kind in ("run.json", "report.html")}
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.relative_to(folder).parts[0] not in own:

@@ -55,7 +55,7 @@ def test_a_java_that_ends_is_one_clear_line(tmp_path):
         (3, GOOD.replace("Bad data", "Failed"), "unclear error"),
         (3, f"java.lang.X: y\n\tat org.apache.X.y(X.scala:1)\n{GOOD}", "unclear error"),
         (3, f"Traceback (most recent call last):\n{GOOD}", "unclear error"),
-        (3, "\n" * 3 + "x\n" * 30 + GOOD, "unclear error"),
+        (3, "\n" * 3 + "x\n" * 40 + GOOD, "unclear error"),
     ],
 )
 def test_only_one_clear_line_counts(code, said, outcome):

@@ -33,33 +33,39 @@ KAFKA_SPARK = (
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
 )
-KAFKA_SPARK_ARTIFACTS = ("org.apache.kafka", "org.apache.commons", "org.apache.spark")
-ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",)
+"""All that Spark's connector needs; what it names itself is not all on every registry."""
+ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)
+"""The newest; one for Spark 4.2 is not there yet."""
+S3A = ("org.apache.hadoop:hadoop-aws:3.5.0",)
+S3A_GROUPS = ("org.apache.hadoop", "software.amazon.awssdk", "software.amazon.s3.analyticsaccelerator")
 _ATTEMPTS = 4
-_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+_DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _POM = (
     "<project><modelVersion>4.0.0</modelVersion><groupId>tests</groupId><artifactId>jars</artifactId>"
     "<version>1</version><dependencies>{}</dependencies></project>"
 )
 
 
-def jars(coordinates: Sequence[str], groups: Sequence[str] = ()) -> list[str]:
-    """Return the jars of these artifacts and of all they need; of some groups only, if given."""
-    digest = hashlib.sha256(" ".join([*coordinates, "/", *groups]).encode()).hexdigest()[:16]
+def jars(coordinates: Sequence[str], groups: Sequence[str] = (), *, alone: bool = False) -> list[str]:
+    """Return the jars of these artifacts and, unless `alone`, of all they need; of some groups only, if given."""
+    wanted = [*coordinates, "/", *groups, *(["alone"] if alone else [])]
+    digest = hashlib.sha256(" ".join(wanted).encode()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelcoreset" / "jars"
     folder = cache / digest
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as place:
-            _download(Path(place), coordinates, groups)
+            _download(Path(place), coordinates, groups, _ALONE if alone else "")
             if not folder.exists():
                 shutil.copytree(Path(place) / "jars", folder.with_suffix(f".{os.getpid()}"))
                 folder.with_suffix(f".{os.getpid()}").rename(folder)
     return sorted(map(str, folder.glob("*.jar")))
 
 
-def _download(place: Path, coordinates: Sequence[str], groups: Sequence[str]) -> None:
-    (place / "pom.xml").write_text(_POM.format("".join(_DEPENDENCY.format(*each.split(":")) for each in coordinates)))
+def _download(place: Path, coordinates: Sequence[str], groups: Sequence[str], without: str) -> None:
+    dependencies = "".join(_DEPENDENCY.format(*each.split(":"), without) for each in coordinates)
+    (place / "pom.xml").write_text(_POM.format(dependencies))
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
     command += [f"-DoutputDirectory={place / 'jars'}", *([f"-DincludeGroupIds={','.join(groups)}"] if groups else [])]
     for attempt in range(_ATTEMPTS):

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import kernelcoreset as kc
 from kernelcoreset.jobs import cli
+from tests.services.delta_kills import DELTA_CONF
 from tests.services.jars import DELTA, DELTA_GROUPS, jars
 from tests.spark.conftest import CONF
 from tests.spark.job_runs import record_of, write_config
@@ -19,11 +20,6 @@ from tests.spark.job_runs import run as run_job
 from tests.spark.nights import PLACES, counts_of
 
 PLATFORM = "Delta 4.4.0", "jobs run, update and stream, tables by path and by name"
-DELTA_CONF = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "2",  # 50 by default, for tables of millions of files
-}
 SETTINGS = (
     '[input]\nfeatures = ["x", "y"]\nformat = "delta"\nSOURCE\n'
     '[kernel]\nname = "Gaussian"\nsigma = 5.0\n'

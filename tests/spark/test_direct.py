@@ -79,6 +79,22 @@ def test_small_files_share_a_leaf_and_a_large_one_is_alone(monkeypatch):
     assert [[part.rows for part in group] for group in found] == [[40, 60], [1], [250], [30, 70], [20]]
 
 
+def test_wide_files_share_a_leaf_by_their_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(scan, "LEAF_BYTES", 16_000)
+    monkeypatch.setattr(scan, "SHARED_BYTES", 20_000)
+    values = np.random.default_rng(0).normal(size=2_000).astype(np.float32)
+    lists = pa.ListArray.from_arrays(np.arange(0, 2_001, 100, dtype=np.int32), pa.array(values))
+    for number in range(3):
+        table = pa.table({"a.b": lists, "n": np.arange(20)})
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=10, use_dictionary=False)
+    files = sorted(map(str, tmp_path.iterdir()))
+    wide, narrow = (scan.Footers().row_groups(files, [name]) for name in ("a.b", "n"))
+    assert [(part.first, part.last, part.rows) for part in narrow] == 3 * [(0, 1, 20)]
+    assert all(4_000 < part.size < 10_000 for part in wide)
+    assert [[part.rows for part in group] for group in scan.shared(wide)] == [[20, 20], [20]]
+    assert [[part.rows for part in group] for group in scan.shared(narrow)] == [[20, 20, 20]]
+
+
 def test_the_rows_of_small_files_come_in_one_batch_unless_their_types_differ(tmp_path):
     parts = []
     for number, kind in enumerate([pa.int32(), pa.int32(), pa.float64()]):

@@ -99,7 +99,8 @@ def test_a_run_describes_all_columns_that_it_writes(spark, capsys):
         assert "id" not in differences
         assert [row["id"] for row in told["typical"]] == [row["id"] for row in by_numpy["typical"]]
     scores = model.outlier_scores(model.label(rows))
-    np.testing.assert_allclose(out["score"], scores)
+    # Distances come from products in float32, whose rounding depends on which rows are in a block.
+    np.testing.assert_allclose(out["score"], scores, rtol=1e-5)
     assert [each["row"]["id"] for each in description["far"]] == rows["id"].iloc[np.argsort(-scores)[:5]].tolist()
     assert len(description["borderline"]) == 5
     assert description["quality"] == pytest.approx(model.quality())

@@ -14,6 +14,7 @@ import pytest
 from kernelcoreset import DataError, Graph, SettingError, fit_graph
 from kernelcoreset.graphs.model import GraphModel
 from kernelcoreset.jobs import cli
+from kernelcoreset.spark import graph_blocks
 from kernelcoreset.spark.graph import EdgeColumns, cluster_graph
 
 K = 3
@@ -84,9 +85,37 @@ def test_bad_edges_are_counted_by_column(spark, rows, message):
         cluster_graph(frame, 1, WEIGHTED)
 
 
-def test_too_many_edges_for_the_driver_are_refused_before_they_are_gathered(spark, edges):
-    with pytest.raises(DataError, match=r"at most 10 are collected on the driver"):
-        cluster_graph(spark.createDataFrame(table_of(edges)), K, most_edges=10)
+@pytest.mark.parametrize("ids", ["dense", "sparse", "text"])
+def test_edges_beyond_the_driver_stay_on_the_executors(spark, edges, ids, monkeypatch):
+    """The same clusters as with all edges on the driver, from 7 blocks, whatever the ids."""
+    monkeypatch.setattr(graph_blocks, "ENTRIES_PER_BLOCK", 300)
+    monkeypatch.setattr(graph_blocks, "_IDS_PER_PARTITION", 50)
+    table = table_of(edges, text=ids == "text")
+    if ids == "dense":
+        table = pa.table({"src": edges[0] - 50, "dst": edges[1] - 50, "weight": edges[2]})
+    table = pa.concat_tables([table, table.slice(0, 1)])  # an edge given twice
+    frame = spark.createDataFrame(table).repartition(3)
+    whole = cluster_graph(frame, K, WEIGHTED, seed=1)
+    found = cluster_graph(frame, K, WEIGHTED, seed=1, most_edges=10)
+    assert found.edges == whole.edges
+    labels = labels_by_node(found)
+    assert labels == labels_by_node(whole)
+    assert found.model.normalized_cut == pytest.approx(whole.model.normalized_cut)
+    assert sorted(found.model.labels) == sorted(labels.values())
+    if ids == "dense":
+        assert found.model.labels.tolist() == [labels[node] for node in sorted(labels)]
+
+
+def labels_by_node(found):
+    return {row.node: row.prediction for row in found.labels.collect()}
+
+
+def test_nodes_that_no_edge_names_get_no_row(spark, monkeypatch):
+    monkeypatch.setattr(graph_blocks, "ENTRIES_PER_BLOCK", 2)
+    rows = [(0, 1, 1.0), (1, 2, 1.0), (0, 2, 1.0), (4, 5, 1.0), (5, 6, 1.0), (4, 6, 1.0), (8, 8, 0.0)]
+    frame = spark.createDataFrame(rows, "src long, dst long, weight double")
+    found = labels_by_node(cluster_graph(frame, 2, WEIGHTED, most_edges=1))
+    assert found == {0: 0, 1: 0, 2: 0, 4: 1, 5: 1, 6: 1, 8: -1}
 
 
 @pytest.mark.parametrize(
@@ -115,6 +144,8 @@ edges = spark.read.parquet("edges.parquet")
 found = cluster_graph(edges, 3, EdgeColumns(weight="weight"))
 old = found.labels.toArrow().sort_by("node")["prediction"].to_pylist()
 new = found.predict(edges.limit(100), EdgeColumns(weight="weight")).count()
+apart = cluster_graph(edges, 3, EdgeColumns(weight="weight"), most_edges=5)
+assert apart.labels.toArrow().sort_by("node")["prediction"].to_pylist() == old
 print(type(spark).__module__, old, new > 0, sep="|")
 spark.stop()
 """
@@ -175,5 +206,13 @@ def test_the_job_tells_its_plan_and_refuses_what_it_cannot_do(job, capsys, tmp_p
     assert '`input.bad_rows` must be "fail" for a graph' in capsys.readouterr().err
     assert job("--set", "graph.source=a") == 2
     assert "Did you mean `graph.source_col`?" in capsys.readouterr().err
-    assert job("--set", "graph.most_edges=5") == 3
     assert not (tmp_path / "labels").exists()
+
+
+def test_the_job_leaves_more_edges_than_asked_for_on_the_executors(spark, job, tmp_path, edges, capsys):
+    assert job("--set", "graph.most_edges=5", "--dry-run") == 0
+    assert "stay on the executors" in capsys.readouterr().out
+    assert job("--set", "graph.most_edges=5") == 0
+    found = spark.read.parquet(str(tmp_path / "labels")).toArrow().sort_by("node")
+    expected = cluster_graph(spark.createDataFrame(table_of(edges)), 3, WEIGHTED)
+    assert found["prediction"].to_pylist() == expected.model.labels.tolist()

@@ -43,6 +43,22 @@ def test_labels_are_those_of_the_numpy_model(frame, points, model):
     assert table.column_names == ["id", "x", "y", "w", "name", "prediction", "distance", "margin"]
 
 
+def test_only_the_columns_that_are_kept_come_back(frame, points, model):
+    settings = settings_for(frame, model, columns=("id", "prediction"))
+    labelled = label_rows(frame, settings)
+    assert labelled.columns == ["id", "prediction", "distance"]
+    np.testing.assert_array_equal(labelled.toArrow().sort_by("id")["prediction"], model.predict(points))
+    summary = summary_of(frame, settings, model)[1]
+    assert summary.rows == len(points)
+
+
+def test_a_certificate_of_short_floats(spark, points, model):
+    shorts = spark.createDataFrame(pa.table({"v": pa.array(list(points), pa.list_(pa.float32()))}))
+    longs = shorts.selectExpr("cast(v as array<double>) v")
+    found, expected = (summary_of(f, settings_for(f, model, "v"), model)[1].certificate for f in (shorts, longs))
+    assert found["proved"] == pytest.approx(expected["proved"])
+
+
 @pytest.mark.parametrize("kind", ["array<float>", "decimal(20, 12)", "float"])
 def test_features_of_other_types_get_the_same_labels(frame, points, model, kind):
     if kind.startswith("array"):

@@ -43,7 +43,7 @@ def largest_error(points, coreset):
 
 @pytest.fixture
 def small_budget(monkeypatch):
-    """Leaves of 120 points in two dimensions take 3,840 bytes: two fit the driver, so several rounds are needed."""
+    """Leaves of 120 points in two dimensions take 3,840 bytes: two fit the driver, so there are two groups."""
     monkeypatch.setattr(merge, "DRIVER_BUDGET", 10_000)
     monkeypatch.setattr(merge, "TASK_BUDGET", 200_000)
 
@@ -182,15 +182,28 @@ def test_the_budget_knows_how_long_arrays_are(spark):
     assert settings_for(frame, features="v").leaf_bytes == 8 * 120 * 52
 
 
+def test_leaves_of_float32_are_float32(spark, small_budget):
+    shorts = spark.sql("select transform(sequence(1, 20), i -> cast(sin(i * id) as float)) v from range(0, 3000, 1, 5)")
+    longs = shorts.selectExpr("cast(v as array<double>) v")
+    settings = settings_for(shorts, features="v")
+    assert settings.leaf_bytes == 120 * (4 * 20 + 16)
+    leaves = leaves_by_spark(shorts, settings)
+    assert leaves.schema["points"].dataType.elementType.typeName() == "float"
+    found, other = gathered(shorts, features="v")[0], gathered(longs, features="v")[0]
+    assert {part.points.dtype for part in found.parts} == {np.dtype(np.float32)}
+    assert {part.points.dtype for part in other.parts} == {np.dtype(np.float64)}
+    assert same(built(shorts, features="v"), built(longs, features="v"))
+
+
 @pytest.mark.parametrize("leaves", [1, 2_097, 2_098, 100_000, 1_000_000, 10**9])
 @pytest.mark.parametrize("dimension", [2, 1536])
-def test_rounds_of_merges_fit_in_tasks_and_on_the_driver(leaves, dimension):
-    leaf_size = 4_000
-    leaf_bytes = 8 * leaf_size * (dimension + 2)
-    left, points = leaves, leaf_size
-    for step in merge.merge_rounds(leaves, leaf_size, leaf_bytes):
-        assert step.groups * step.fan_in >= left > (step.groups - 1) * step.fan_in
-        assert step.fan_in * leaf_bytes <= max(merge.TASK_BUDGET, 2 * leaf_bytes)
-        left, points = step.groups, step.size
-    assert left * points * leaf_bytes <= merge.DRIVER_BUDGET * leaf_size or left <= 2
-    assert (leaves * leaf_bytes <= merge.DRIVER_BUDGET) == (not merge.merge_rounds(leaves, leaf_size, leaf_bytes))
+def test_groups_of_merges_fit_in_tasks_and_on_the_driver(leaves, dimension):
+    leaf_bytes = 8 * 4_000 * (dimension + 2)
+    merging = merge.merging_of(leaves, leaf_bytes)
+    if merging is None:
+        assert leaves * leaf_bytes <= merge.DRIVER_BUDGET
+    else:
+        assert leaves * leaf_bytes > merge.DRIVER_BUDGET
+        assert merging.groups * leaf_bytes <= max(merge.DRIVER_BUDGET, 2 * leaf_bytes)
+        assert 2 <= merging.fan_in <= max(2, merge.TASK_BUDGET // leaf_bytes)
+        assert merging.tasks <= min(merging.groups, merge.MOST_TASKS)

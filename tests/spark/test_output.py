@@ -7,7 +7,7 @@ import pytest
 from kernelcoreset import SettingError
 from kernelcoreset.files.outputs import why_foreign
 from kernelcoreset.jobs.settings.rows import OutputSettings
-from kernelcoreset.spark.jobs.hadoop import exists, names_below, qualified_path
+from kernelcoreset.spark.hadoop import exists, names_below, qualified_path
 from kernelcoreset.spark.jobs.output import check_output, write_output
 
 

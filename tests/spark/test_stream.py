@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import kernelcoreset as kc
 from kernelcoreset.jobs import cli
@@ -18,6 +19,7 @@ from kernelcoreset.jobs.settings.rows import InputSettings
 from kernelcoreset.spark.jobs.compaction import compacted, key_of
 from kernelcoreset.spark.jobs.input import selected_rows
 from kernelcoreset.spark.jobs.trace import traced
+from kernelcoreset.spark.observed_leaves import ObservedLeaves
 from tests.spark.job_runs import record_of, write_config
 from tests.spark.job_runs import run as run_job
 from tests.spark.nights import points_of
@@ -91,6 +93,57 @@ def test_a_stream_in_two_sittings(config, capsys):
     # Clusters keep their names from fit to fit.
     model = kc.KernelKMeansModel.load(record["model"])
     assert np.mean(model.predict(points_of(0, 100)) == [first[i] for i in range(100)]) > 0.95
+
+
+@pytest.mark.parametrize("bad", [0, 7])
+def test_one_pass_leaves_what_two_leave(config, monkeypatch, bad):
+    """The fast way, one pass that labels rows and builds their leaf, against the plain one: a pass for each."""
+    found = []
+    for is_fast in (True, False):
+        monkeypatch.setattr(ObservedLeaves, "can_hold", lambda _, is_fast=is_fast: is_fast)
+        for place in ("store", "out", "checkpoint", "aside"):
+            shutil.rmtree(place, ignore_errors=True)
+        for number in range(4):
+            put_file(number, bad=bad)
+        aside = ["input.bad_rows=quarantine", "input.quarantine_path=HERE/aside"]
+        assert run(*aside, "input.id_col=id", 'output.columns=["id"]') == 0
+        store = kc.CoresetStore.open("store")
+        leaves = {key: store.leaf(key).to_arrow().to_pydict() for key in store.keys()}  # noqa: SIM118
+        record = record_of()
+        rows = pq.read_table("aside").num_rows if bad else len(list(Path().glob("aside/**/*.parquet")))
+        found.append((leaves, labels(), record["rows"], record["bad_rows"], rows))
+    assert found[0] == found[1]
+    assert found[0][2:] == (400, 4 * bad, 4 * bad)
+    assert set(pq.read_table("out").column_names) == {"id", "prediction", "distance", "batch"}
+
+
+def test_rows_are_read_once_per_micro_batch(config, spark):
+    """But for the first micro-batch, which fits the model, and each with which another fit is due."""
+    for number in range(4):
+        put_file(number)
+    read = []
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event): ...  # noqa: N802
+
+        def onQueryIdle(self, event): ...  # noqa: N802
+
+        def onQueryTerminated(self, event):  # noqa: N802
+            read.append("end")
+
+        def onQueryProgress(self, event):  # noqa: N802
+            if event.progress.numInputRows:
+                read.append(event.progress.numInputRows)
+
+    listener = Listener()
+    spark.streams.addListener(listener)
+    try:
+        assert run() == 0
+        while "end" not in read:
+            time.sleep(0.05)
+    finally:
+        spark.streams.removeListener(listener)
+    assert read == [200, 100, 100, 100, "end"]
 
 
 def test_the_state_is_read_once_per_micro_batch(config, monkeypatch):

@@ -74,6 +74,17 @@ def test_a_retried_task_gives_the_same_tally(rows):
     assert other["set_costs"] != json.loads(tally_of(*rows, probe).to_json())["set_costs"]
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.uint8, np.float64])
+def test_kept_rows_of_any_type_come_back_as_they_are(kind):
+    points = np.arange(60).reshape(20, 3).astype(kind)
+    probe = Probe(np.zeros((1, 1, 3)), KERNEL, 2.0, fraction=1.0, seed=0, kept=1.0)
+    tally = Tally(1, 0, probe)
+    tally.add(points.T, None, np.zeros(20, dtype=int), np.zeros(20))
+    found, weights = Tally.total([tally.to_json()], 1, probe).kept
+    np.testing.assert_array_equal(found, points)
+    assert len(weights) == 20
+
+
 def test_the_error_lies_within_its_standard_error(rows):
     """The coreset is the data, so the certificate's error is that of the sample alone.
 

@@ -216,9 +216,11 @@ def test_a_kernel_class_is_not_a_kernel():
         check_kernel(Linear)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", None, max])
-def test_a_name_or_function_is_not_a_kernel(kernel):
-    with pytest.raises(SettingError, match=r"such as Gaussian\(sigma=1.0\); got .* as UserKernel\(function\)"):
+@pytest.mark.parametrize(
+    ("kernel", "remedy"), [("rbf", r"write Gaussian\(sigma=...\)"), (None, "as UserKernel"), (max, "as UserKernel")]
+)
+def test_a_name_or_function_is_not_a_kernel(kernel, remedy):
+    with pytest.raises(SettingError, match=rf"such as Gaussian\(sigma=1.0\); got .* {remedy}"):
         check_kernel(kernel)
 
 

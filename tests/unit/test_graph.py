@@ -220,12 +220,12 @@ def test_a_sweep_makes_the_moves_of_the_twin(seed, whole):
     labels = np.random.default_rng(seed).integers(-1, 4, 30).astype(np.int16)
     labels[:4] = range(4)
     before, expected = labels.copy(), naive_graph.improve(matrix, labels, 4)
-    volumes, inner = measure(graph.rows, graph.degrees, labels, 4)
+    volumes, inner = measure(0, graph.rows, graph.degrees, labels, 4)
     waiting = np.ones(30, dtype=bool)
-    moved = improve(graph.rows, graph.degrees, labels, volumes, inner, waiting, whole)
+    moved = improve(0, graph.rows, graph.degrees, labels, volumes, inner, waiting, whole)
     np.testing.assert_array_equal(labels, expected)
     assert moved > 0
-    again = measure(graph.rows, graph.degrees, labels, 4)
+    again = measure(0, graph.rows, graph.degrees, labels, 4)
     np.testing.assert_allclose(volumes, again[0])
     np.testing.assert_allclose(inner, again[1], atol=1e-12)
     # Neighbours of a moved node that were visited before wait for the next sweep; in a whole sweep all nodes do.

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from kernelcoreset import CoresetTree, DataError, Gaussian, Linear, SettingError, UserKernel
+from kernelcoreset.coresets.reduce import Part
 from tests.cases import read_only, some_points
 from tests.user_kernels import rational
 
@@ -121,6 +122,23 @@ def test_the_number_of_nodes_is_bounded(fan_in, monkeypatch):
         assert all(len(node) <= 3 for node in nodes)
     assert most == 3 * (fan_in - 1) + 1  # no level is ever full, and some rows wait in the buffer
     assert tree.n_rows == 4 * 128 + 2
+
+
+def test_the_last_part_is_the_result():
+    points = some_points(500, 14).astype(np.float32)
+    one, other = added(points, chunk_size=100, fan_in=2), added(points, chunk_size=100, fan_in=2)
+    part, expected = one.last_part(), other.result()
+    assert part.points.dtype == np.float32
+    np.testing.assert_array_equal(part.points, expected.points)
+    np.testing.assert_array_equal(part.weights, expected.weights)
+
+
+def test_parts_are_merged_like_rows_that_are_few():
+    points = some_points(90, 14).astype(np.float32)
+    tree = CoresetTree(k=2, kernel=Gaussian(sigma=3.0), size=100, fan_in=2)
+    for some in np.split(points, 3):
+        tree.add_part(Part(some, np.ones(30)))
+    np.testing.assert_array_equal(np.sort(tree.part().points, axis=0), np.sort(points, axis=0))
 
 
 def test_no_row_is_forgotten():

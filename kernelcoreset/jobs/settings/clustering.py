@@ -117,7 +117,7 @@ class GraphSettings:
     coreset_size : int, optional
         Nodes drawn; by default enough for walks from them to meet.
     most_edges : int
-        Largest number of edges that the driver collects.
+        Up to this many edges are collected on the driver. If there are more, they stay on the executors.
     """
 
     source_col: str = "src"

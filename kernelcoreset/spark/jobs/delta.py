@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.rows import InputSettings, OutputSettings
 from kernelcoreset.spark.columns import quoted
-from kernelcoreset.spark.jobs.hadoop import qualified_path
+from kernelcoreset.spark.hadoop import qualified_path
 
 FORMAT = "delta"
 _TIME_TRAVEL = ("versionasof", "timestampasof")
@@ -55,7 +54,7 @@ class DeltaSource:
         if any(name.lower() in _TIME_TRAVEL for name in settings.options):
             return None
         if settings.path is not None and settings.format == FORMAT:
-            name = name_of_path(spark, settings.path, "input.path")
+            name = name_of_path(spark, settings.path)
         elif settings.table is not None and _provider(spark, settings.table) == FORMAT:
             name = settings.table
         else:
@@ -125,15 +124,9 @@ class DeltaSource:
         return actions.select(key.alias("key"), version, action["dataChange"].alias("changed")).where("changed")
 
 
-def name_of_path(spark: SparkSession, path: str, key: str) -> str:
+def name_of_path(spark: SparkSession, path: str) -> str:
     """Return the name by which SQL knows the Delta table at a path."""
-    place = qualified_path(spark, path)
-    if place is None:
-        raise SettingError(
-            f"`{key}` must be an absolute path or a URI for a Delta table through Spark Connect, because only the "
-            f"server knows its working directory; got {path!r}."
-        )
-    return f"{FORMAT}.{quoted(place)}"
+    return f"{FORMAT}.{quoted(qualified_path(spark, path))}"
 
 
 def _provider(spark: SparkSession, table: str) -> str | None:
@@ -198,7 +191,7 @@ def write_delta(frame: DataFrame, settings: OutputSettings, commit: Commit, repl
     else:
         writer = _partitioned(frame, settings).options(**options)
         _in_mode(writer, settings.mode, replaced).save(settings.path)
-        name = name_of_path(spark, str(settings.path), "output.path") if commit.writer else ""
+        name = name_of_path(spark, str(settings.path)) if commit.writer else ""
     return commit.writer is None or commit.is_in(spark, name)
 
 

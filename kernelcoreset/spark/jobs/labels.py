@@ -16,6 +16,7 @@ from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark.columns import Layout, why_bad
 from kernelcoreset.spark.labels import LabelSettings, label_rows, refuse_taken
+from kernelcoreset.spark.observed_leaves import ObservedLeaves
 from kernelcoreset.spark.scan import RowGroups
 from kernelcoreset.spark.summary import KernelKMeansSummary, Measurement
 from kernelcoreset.spectral.model import PointModel
@@ -41,7 +42,7 @@ def label_input(
     *,
     columns: Sequence[str] | None = None,
     groups: Sequence[Sequence[RowGroups]] | None = None,
-    measurement: Measurement | None = None,
+    measurement: Measurement | ObservedLeaves | None = None,
 ) -> DataFrame:
     """Return the rows of a frame with their labels; `columns` are the columns to keep, all by default."""
     output = settings.output

@@ -13,6 +13,7 @@ from kernelcoreset.coresets.build import merge_coresets
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.errors import DataError
 from kernelcoreset.jobs import store_model
+from kernelcoreset.jobs.places import FILE_FORMATS
 from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
@@ -27,6 +28,7 @@ from kernelcoreset.spark.jobs.labels import label_input, quarantined_rows
 from kernelcoreset.spark.jobs.output import partition_folder, write_output
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_spark
 from kernelcoreset.spark.merge import gather
+from kernelcoreset.spark.observed_leaves import ObservedLeaves
 from kernelcoreset.spark.sample import fit_preparation, random_order
 from kernelcoreset.store.store import CoresetStore, LeafUpdate
 
@@ -87,11 +89,16 @@ class MicroBatchHandler:
                 f"Micro-batch {batch} follows {state.batch} in the store at {self._store.path}: those between are "
                 "missing. The checkpoint went on without this store. Start again with a new checkpoint and a new store."
             )
+        leaves = _leaf_settings(self._store, self.settings, layout, batch)
+        if batch > state.batch and model is not None and self._is_one_pass(state, batch, leaves):
+            self._label_and_add(self._store, state, traced, layout, model, leaves, batch)
+            return
+        bad_rows = None
         if batch > state.batch:
-            state = self._add_leaf(self._store, state, frame, layout, batch)
-        if self.settings.input.bad_rows == "quarantine":  # there may be bad rows before there is a model
-            quarantine = OutputSettings(path=self.settings.input.quarantine_path)
-            self._write_batch(quarantined_rows(traced, layout), quarantine, batch, state)
+            found = gather(leaves_by_spark(frame, leaves), leaves)
+            bad_rows = found.bad.rows
+            state = self._add_leaf(self._store, state, found, leaves, batch)
+        self._put_aside(traced, layout, batch, state, bad_rows)  # there may be bad rows before there is a model
         model = self._refit_if_due(self._store, state, model)
         if model is not None:
             labelled = label_input(frame, layout, model, self.settings, columns=self.settings.output.columns)
@@ -110,20 +117,48 @@ class MicroBatchHandler:
 
     # --- leaf --------------------------------------------------------------------------------------------------------
 
+    def _is_one_pass(self, state: StreamState, batch: int, leaves: LeafSettings) -> bool:
+        """Whether one pass over the rows can label them and build their leaf.
+
+        Not if the model is to see the rows first. Not for tables: a Delta table must have the number of the write from
+        the store before it is written, and not every other table lets a write be observed.
+        """
+        output = self.settings.output
+        is_file = output.table is None and output.format in FILE_FORMATS
+        return is_file and ObservedLeaves.can_hold(leaves) and not self._is_fit_due(replace(state, batch=batch))
+
+    def _label_and_add(
+        self,
+        store: CoresetStore,
+        state: StreamState,
+        traced: DataFrame,
+        layout: Layout,
+        model: KernelKMeansModel,
+        leaves: LeafSettings,
+        batch: int,
+    ) -> None:
+        """Write the labels of a micro-batch and then commit its leaf, both from one pass over its rows.
+
+        A crash in between leaves labels that the next attempt writes again, by the same model.
+        """
+        frame, columns = traced.drop(*self._source_columns), self.settings.output.columns
+        observed = ObservedLeaves(frame, leaves)
+        labelled = label_input(frame, layout, model, self.settings, columns=columns, measurement=observed)
+        self._write_batch(labelled, self.settings.output, batch, state)
+        found = observed.leaves()
+        self._put_aside(traced, layout, batch, state, found.bad.rows)
+        self._add_leaf(store, state, found, leaves, batch)
+
     def _add_leaf(
-        self, store: CoresetStore, state: StreamState, frame: DataFrame, layout: Layout, batch: int
+        self, store: CoresetStore, state: StreamState, found: Leaves, settings: LeafSettings, batch: int
     ) -> StreamState:
         """Commit the leaf of a micro-batch, and return the state with it."""
-        key = key_of(0, batch, batch)
-        settings = leaf_settings_of(self.settings, store.kernel, layout)
-        settings = replace(settings, recipe=settings.recipe.varied(seed=store.leaf_seed(key)))
-        found = gather(leaves_by_spark(frame, settings), settings)
         if self.settings.input.bad_rows == "fail":
             refuse_bad_rows(found.bad, found.rows)
-        good = found.rows - found.bad.rows
+        good, preparation = found.rows - found.bad.rows, settings.layout.preparation
         state = replace(
             state,
-            preparation=None if layout.preparation is None else layout.preparation.to_dict(),
+            preparation=None if preparation is None else preparation.to_dict(),
             checkpoint=self.settings.stream.checkpoint,
             batch=batch,
             rows=state.rows + good,
@@ -132,9 +167,17 @@ class MicroBatchHandler:
         put, expired = dict[str, LeafUpdate](), list[str]()
         if found.coresets:
             leaf = LeafUpdate(_one_leaf(found, store, settings), rows=good)
-            put, expired = compacted(store, key, leaf, self.settings.stream.fan_in)
+            put, expired = compacted(store, key_of(0, batch, batch), leaf, self.settings.stream.fan_in)
         store_model.keep_state(store, self.settings, JOB, state, put=put, expire=expired)
         return state
+
+    def _put_aside(
+        self, traced: DataFrame, layout: Layout, batch: int, state: StreamState, bad_rows: int | None
+    ) -> None:
+        """Write the bad rows of a micro-batch to the quarantine, if it has any or their number is not known."""
+        if self.settings.input.bad_rows == "quarantine" and bad_rows != 0:
+            quarantine = OutputSettings(path=self.settings.input.quarantine_path)
+            self._write_batch(quarantined_rows(traced, layout), quarantine, batch, state)
 
     # --- model -------------------------------------------------------------------------------------------------------
 
@@ -142,15 +185,11 @@ class MicroBatchHandler:
         self, store: CoresetStore, state: StreamState, before: KernelKMeansModel | None
     ) -> KernelKMeansModel | None:
         """Return the model to label with: a new one if it is due, else the one before."""
-        wanted = self.settings.stream
         if not any(store.info(key)["points"] for key in store.keys()):  # noqa: SIM118
             return before
-        fit = store_model.plain_fit(self.settings)
-        is_due = before is None or state.fit != fit or state.batch - state.fit_batch >= wanted.refit_batches
-        if wanted.refit_minutes is not None and state.batch > state.fit_batch:
-            is_due = is_due or time.time() - state.fit_time >= 60 * wanted.refit_minutes
-        if not is_due:
+        if before is not None and not self._is_fit_due(state):
             return before
+        fit = store_model.plain_fit(self.settings)
         tracked, state = store_model.fit_store(store, self.settings, state, before, fit)
         state = replace(state, fit_batch=state.batch, fit_time=time.time(), moved=tracked.moved)
         store_model.keep_state(store, self.settings, JOB, state)
@@ -159,6 +198,14 @@ class MicroBatchHandler:
         store_model.remove_old_models(store, state)
         store.vacuum(older_than=_KEPT_SECONDS)
         return tracked.model
+
+    def _is_fit_due(self, state: StreamState) -> bool:
+        wanted = self.settings.stream
+        if state.fit != store_model.plain_fit(self.settings):
+            return True
+        minutes = float("inf") if wanted.refit_minutes is None else wanted.refit_minutes
+        is_late = state.batch > state.fit_batch and time.time() - state.fit_time >= 60 * minutes
+        return is_late or state.batch - state.fit_batch >= wanted.refit_batches
 
     def _model_of(self, store: CoresetStore, state: StreamState) -> KernelKMeansModel | None:
         """The model that the state names, read from the store unless it is in memory."""
@@ -185,6 +232,11 @@ class MicroBatchHandler:
             place = f"{str(output.path).rstrip('/')}/{partition_folder({column: str(batch)})}"
             part = replace(output, path=place, mode="overwrite", partition_by=(), columns=None)
             write_output(frame, part, is_part=True)
+
+
+def _leaf_settings(store: CoresetStore, settings: Settings, layout: Layout, batch: int) -> LeafSettings:
+    found = leaf_settings_of(settings, store.kernel, layout)
+    return replace(found, recipe=found.recipe.varied(seed=store.leaf_seed(key_of(0, batch, batch))))
 
 
 def _one_leaf(found: Leaves, store: CoresetStore, settings: LeafSettings) -> Coreset:

@@ -21,9 +21,9 @@ from kernelcoreset.jobs.places import FILE_FORMATS, check_locations, not_own
 from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark.columns import quoted
+from kernelcoreset.spark.hadoop import exists, names_below
 from kernelcoreset.spark.jobs.delta import FORMAT as DELTA
 from kernelcoreset.spark.jobs.delta import Commit, existing_rows, partition_condition, write_delta
-from kernelcoreset.spark.jobs.hadoop import exists, names_below
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The folder of a partition column's nulls."""

@@ -16,24 +16,39 @@ from typing import Any
 from pyspark import accumulators
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from kernelcoreset.errors import SettingError
 from kernelcoreset.jobs.explain import explain_text
 from kernelcoreset.jobs.record import log
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.rehearsal import rehearse
+from kernelcoreset.spark.same_files import refuse_two_meanings
 
+_OF_SPARK = ("input.path", "input.quarantine_path", "output.path", "stream.checkpoint")
 _ONE_LINE_PER_EVENT = Path(__file__).with_name("log4j2.properties")
 
 
-def open_session(
-    settings: Settings, opening: AbstractContextManager[None] | None = None
-) -> AbstractContextManager[SparkSession]:
+@contextmanager
+def open_session(settings: Settings, opening: AbstractContextManager[None] | None = None) -> Iterator[SparkSession]:
     """Return a context with a session, classic or Connect as the environment says; it stops a session it started.
 
-    `opening` is a context that is entered while the session opens, for example to time it.
+    `opening` is a context that is entered while the session opens, for example to time it. SettingError if a path of
+    the settings would mean another place to Spark than to this process.
     """
-    return session_of(settings.spark.app_name, settings.spark.conf, opening)
+    with session_of(settings.spark.app_name, settings.spark.conf, opening) as spark:
+        _check_paths(spark, settings)
+        yield spark
+
+
+def _check_paths(spark: SparkSession, settings: Settings) -> None:
+    """Raise SettingError if a path that Spark uses has no scheme and would mean another place to it."""
+    # On Spark Connect a stream uses its store beside the server.
+    keys = [*_OF_SPARK, *(["store.path"] if settings.has("stream") and is_remote() else [])]
+    for key in keys:
+        path = settings.get(key) if settings.has(key.partition(".")[0]) else None
+        if path is not None:
+            refuse_two_meanings(spark, f"`{key}`", path)
 
 
 @contextmanager

@@ -34,6 +34,10 @@ from kernelcoreset.spark.jobs.session import open_session
 from kernelcoreset.spark.jobs.stop import StopRequest
 from kernelcoreset.spark.jobs.trace import traced
 
+# Options of sources that their own defaults make slow. Kafka's client hands out 500 records per call, which takes as
+# long as all the rest; how many bytes it holds is limited by other options.
+_FASTER = {"kafka": {"kafka.max.poll.records": "20000"}}
+
 
 def run(settings: Settings, record: RunRecord) -> None:
     """Follow the input until it has no more rows for now, or until stopped, as the trigger of the settings says."""
@@ -79,7 +83,8 @@ def follow(spark: SparkSession, settings: Settings, record: RunRecord, stop: Sto
         check_tables(spark, settings)
         frame = read_stream(spark, settings.input)
         input_layout(frame, settings.input, settings.wanted_features)
-        output = replace(settings.output, partition_by=(wanted.batch_col,))
+        columns = None if settings.output.columns is None else (*settings.output.columns, wanted.batch_col)
+        output = replace(settings.output, partition_by=(wanted.batch_col,), columns=columns)
         check_output_columns([*frame.columns, wanted.batch_col], output, settings.input)
         if wanted.batch_col in frame.columns:
             raise SettingError(f"Columns already exist: {wanted.batch_col}. Set stream.batch_col to another name.")
@@ -190,7 +195,8 @@ def _open_stream(
     schema: StructType | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    reader = spark.readStream.format(settings.format).options(**{**settings.options, **(options or {})})
+    wanted_options = {**_FASTER.get(settings.format, {}), **settings.options, **(options or {})}
+    reader = spark.readStream.format(settings.format).options(**wanted_options)
     wanted = schema or settings.schema
     reader = reader if wanted is None else reader.schema(wanted)
     return reader.table(settings.table) if settings.table is not None else reader.load(settings.path)

@@ -6,26 +6,35 @@ Files go through pyarrow, not through the JVM, so the same code works on classic
 from __future__ import annotations
 
 import json
+import logging
+import platform
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 from pyspark.ml.util import MLReader, MLWriter
+from pyspark.sql.utils import is_remote
 
 from kernelcoreset import __version__
 from kernelcoreset.errors import FormatError
 from kernelcoreset.features.wanted import Features
+from kernelcoreset.files.atomic import is_local
 from kernelcoreset.files.documents import Fields, parse_json, signed, unsigned
 from kernelcoreset.files.folder import Folder
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models.folder import ABOUT, why_no_model, write_model_files
+from kernelcoreset.spark.same_files import refuse_two_meanings, sees_these_disks
 
 if TYPE_CHECKING:
     from kernelcoreset.spark.ml.base import CoresetEstimator
     from kernelcoreset.spark.ml.kernel_kmeans import KernelKMeansModel
 
+log = logging.getLogger("kernelcoreset")
+
 _METADATA = "metadata/part-00000"
 _REMEDY = "Save it again."
+_STAGE = re.compile(r"/stages/\d+_[^/]+/?$")  # where Spark ML puts a stage of a pipeline, whose other files it writes
 # The module that a saved stage names for its class: a public one, so that no file's place is part of the format.
 _PUBLIC_MODULE = "kernelcoreset.spark"
 
@@ -39,6 +48,8 @@ class EstimatorWriter(MLWriter):
 
     def save(self, path: str) -> None:
         """Save to a local path or a URI that pyarrow can open; the folder is there as a whole or not at all."""
+        if _STAGE.search(path):
+            refuse_two_meanings(self.sparkSession, "The path of a pipeline", _STAGE.sub("", path))
         folder = Folder(path)
         if folder.kind() != fs.FileType.NotFound:
             if not self.shouldOverwrite:
@@ -49,6 +60,13 @@ class EstimatorWriter(MLWriter):
                     f"{path} exists and is not a saved model: {reason}. Remove it yourself, or choose another path."
                 )
         write_model_files(folder, self.files())
+        if is_remote() and is_local(folder.system) and not sees_these_disks(self.sparkSession):
+            log.warning(
+                "%s is on the disk of %s, which the Spark Connect server does not see. To use it there, save to a path "
+                "that both see, such as /Volumes/... or s3a://...",
+                folder.path,
+                platform.node(),
+            )
 
     def files(self) -> dict[str, bytes]:
         """Return what is to be written, by relative names."""

@@ -1,10 +1,14 @@
-"""Files as Spark sees them, for file systems of which only Spark has the keys. Classic Spark alone can tell."""
+"""Files as Spark sees them: where a path without a scheme leads, and what is there."""
 
 from __future__ import annotations
 
+import re
+import uuid
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+_NOT_FOUND = re.compile(r"Path does not exist: (?P<path>.+?)\.?(?: SQLSTATE: \w+)?(?:;|\n|$)")
 
 
 def names_below(spark: SparkSession, path: str) -> list[str] | None:
@@ -50,8 +54,8 @@ def exists(spark: SparkSession, path: str) -> bool:
     return True
 
 
-def qualified_path(spark: SparkSession, path: str) -> str | None:
-    """Return a path with scheme and from the root, as Spark takes it; None if only a Spark Connect server knows.
+def qualified_path(spark: SparkSession, path: str) -> str:
+    """Return a path with scheme and from the root, as Spark takes it; on Spark Connect the server tells.
 
     Examples
     --------
@@ -60,9 +64,22 @@ def qualified_path(spark: SparkSession, path: str) -> str | None:
     """
     found = _place(spark, path)
     if found is None:
-        return path if path.startswith("/") or "://" in path or path.startswith("dbfs:/") else None
+        return _qualified_by_server(spark, path)
     place, system = found
     return str(system.makeQualified(place).toString())
+
+
+def _qualified_by_server(spark: SparkSession, path: str) -> str:
+    """The server's own words for a path that does not exist: it has no other way to say where it looks."""
+    ending = f"-{uuid.uuid4().hex}"
+    try:
+        spark.read.format("binaryFile").load(path.rstrip("/") + ending).schema  # noqa: B018
+    except Exception as error:  # of grpc's classes
+        told = _NOT_FOUND.search(str(error))
+        if told is not None and told["path"].endswith(ending):
+            return told["path"].removesuffix(ending)
+        raise
+    raise AssertionError(f"{path}{ending} exists.")
 
 
 def _place(spark: SparkSession, path: str) -> tuple[Any, Any] | None:
