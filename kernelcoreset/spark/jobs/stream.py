@@ -114,7 +114,8 @@ def _count_rows(query: StreamingQuery, progress: Progress) -> None:
     for report in query.recentProgress:
         if report["batchId"] > progress.last_batch:
             progress.last_batch = report["batchId"]
-            progress.rows += max(int(report["numInputRows"]), 0)
+            # The property, not the item: reports that come through Connect have the rows per source only.
+            progress.rows += max(report.numInputRows, 0)
 
 
 def _stop_query(query: StreamingQuery, stop: StopRequest) -> None:
