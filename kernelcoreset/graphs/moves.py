@@ -89,6 +89,24 @@ def _lower(least: Least, volume: float, inner: float) -> Least:
 
 
 @part()
+def _least(volumes: Floats, inner: Floats) -> Least:
+    """Return the bounds of these clusters."""
+    least = Least(np.inf, np.inf)
+    for c in range(len(volumes)):
+        least = _lower(least, volumes[c], inner[c])
+    return least
+
+
+@part()
+def _is_better_off(degree: float, held: float, volume: float, inner: float, gain: float) -> bool:
+    """Return whether leaving its cluster, where a node holds so much of the inner weight, costs more than the gain."""
+    left = volume - degree
+    if left <= _ROUNDING * volume:
+        return True  # the last node of its cluster
+    return gain <= inner / volume - (inner - held) / left + _ROUNDING
+
+
+@part()
 def _is_settled(
     rows: Rows, i: int, first: int, labels: ShortLabels, degree: float, volume: float, inner: float, least: Least
 ) -> bool:
@@ -141,9 +159,7 @@ def improve(
     shared = np.zeros(len(volumes))
     seen = np.empty(len(volumes), dtype=np.int64)
     moved = 0
-    least = Least(np.inf, np.inf)
-    for c in range(len(volumes)):
-        least = _lower(least, volumes[c], inner[c])
+    least = _least(volumes, inner)
     for i in range(len(degrees)):
         if not waiting[i]:
             continue
@@ -153,12 +169,8 @@ def improve(
             continue
         count, loop = _tally(rows, i, first + i, labels, shared, seen)
         best, gain = _best_cluster(seen[:count], shared, degree, loop, volumes, inner, own)
-        if own >= 0 and best >= 0:
-            left = volumes[own] - degree
-            if left <= _ROUNDING * volumes[own]:
-                best = UNLABELLED  # the last node of its cluster
-            elif gain <= inner[own] / volumes[own] - (inner[own] - 2.0 * shared[own] - loop) / left + _ROUNDING:
-                best = UNLABELLED
+        if own >= 0 and best >= 0 and _is_better_off(degree, 2.0 * shared[own] + loop, volumes[own], inner[own], gain):
+            best = UNLABELLED
         if best >= 0:
             if own >= 0:
                 inner[own] -= 2.0 * shared[own] + loop
