@@ -223,4 +223,4 @@ def test_the_best_of_all_rounds_is_taken():
         tried.append(relative_error(1e4, *own.interval(1e4)))
     plan = plan_flow(edges, squared, row_weights, weights, (1e4, 1e4), 2.0)
     assert relative_error(1e4, *plan.interval(1e4)) == pytest.approx(min(tried))
-    assert max(tried) > 1.1 * min(tried)
+    assert max(tried) > 1.01 * min(tried)  # so that there is something to choose
