@@ -127,7 +127,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         """Fit by a sample of the points; return False, with nothing changed, if it does not pay or not suffice."""
         every = np.ones(len(points)) if weights is None else weights
         recipe = Recipe(n_clusters, self.kernel_, size, seed=seed)
-        if not sample_pays(np.count_nonzero(every), recipe):
+        if not sample_pays(int(np.count_nonzero(every)), recipe):
             return False
         with told_step(self, f"clustering {len(points):,} points by a sample, with {self.kernel_!r}"):
             found = fit_by_sample(points, every, recipe, self.n_init, self.max_iter)

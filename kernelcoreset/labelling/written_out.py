@@ -74,7 +74,8 @@ def lloyd_over_rows(means: Floats, rows: NDArray[Any], weights: Floats, kernel: 
         sums = _one_pass(means - frame.mean, rows, weights, scales, frame, labels)
         if np.array_equal(before, labels):
             break
-        means = _moved(means, frame, sums, np.bincount(labels, weights, minlength=len(means)))
+        mass = np.bincount(labels, weights, minlength=len(means)).astype(np.float64)
+        means = _moved(means, frame, sums, mass)
     return means
 
 
