@@ -86,7 +86,9 @@ def test_a_csv_without_its_header_is_answered_with_the_option(spark, capsys):
     assert run(cli.run_main) == 2
     said = capsys.readouterr().err.splitlines()[-1]
     assert "`input.features`: there is no column `age`. " in said
-    assert "or input.options = {header = true, inferSchema = true} in the settings of a job." in said
+    assert (
+        "or input.options = {header = true, inferSchema = true} in the settings of a job. The columns are: _c0" in said
+    )
     path = str(Path("rows.csv").absolute())
     for attempt in (
         lambda frame: KernelKMeans(k=3, inputCols=["age", "balance"]).fit(frame),
