@@ -130,9 +130,9 @@ def check_columns(wanted: Mapping[str, Sequence[str]], existing: Sequence[str]) 
         raise SettingError(f"{' '.join(sentences)} {columns}")
     # What to do comes first: logs shorten long messages.
     raise SettingError(
-        f"{sentences[0]} The columns have the names that Spark gives those of a CSV without a header: set header=True and "
-        "inferSchema=True in spark.read.csv, or input.options = {header = true, inferSchema = true} in the settings of "
-        f"a job. {columns}"
+        f"{sentences[0]} The columns have the names that Spark gives those of a CSV without a header: set header=True "
+        "and inferSchema=True in spark.read.csv, or input.options = {header = true, inferSchema = true} in the "
+        f"settings of a job. {columns}"
     )
 
 
