@@ -50,7 +50,7 @@ target_col = "b"
 path = "HERE/out"
 mode = "overwrite"
 """
-MOST_LINES = 35  # the log and the summary of a run whose record alone could not be written
+MOST_LINES = 30
 """Lines that a failing job may log: its stages, events of Spark, where its record is, and what is wrong."""
 _CLEAR = re.compile(r"(Bad settings|Bad data|Environment|Conflict|Interrupted)\b.+")
 _STACK = re.compile(r"^\s+at [\w.$/]+\(|^Traceback \(most recent call last\)", re.MULTILINE)
