@@ -90,8 +90,8 @@ def waited_for(stream, text):
         time.sleep(0.005)
 
 
-@pytest.fixture
-def terminal(monkeypatch):
+def opened_terminal(monkeypatch):
+    """A terminal in place of stderr. Not a fixture: pytest gives every phase of a test its own stderr."""
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.delenv("KERNELCORESET_TERMINAL", raising=False)
@@ -103,7 +103,8 @@ def test_nobody_waits_longer_than_three_seconds_for_a_sign_of_life():
     assert progress._TERMINAL_SECONDS + progress._SILENCE <= 3.0
 
 
-def test_a_step_is_shown_in_one_line_with_the_innermost_text(terminal, monkeypatch):
+def test_a_step_is_shown_in_one_line_with_the_innermost_text(monkeypatch):
+    terminal = opened_terminal(monkeypatch)
     monkeypatch.setattr(heartbeat, "EVERY", 0.01)
     with heartbeat.step("outer"):
         waited_for(terminal, "\rkernelcoreset: outer, ")
@@ -114,7 +115,8 @@ def test_a_step_is_shown_in_one_line_with_the_innermost_text(terminal, monkeypat
     assert text.endswith("  \r")  # removed
 
 
-def test_a_short_step_shows_nothing(terminal):
+def test_a_short_step_shows_nothing(monkeypatch):
+    terminal = opened_terminal(monkeypatch)
     with heartbeat.step("short"):
         pass
     assert terminal.getvalue() == ""
@@ -171,7 +173,8 @@ def test_verbose_prints_a_dot_per_beat_anywhere(monkeypatch):
     assert re.fullmatch(r"counting \.\.\.\.+ \d+\.\d\d s\n", stream.getvalue())
 
 
-def test_a_silent_stage_of_a_job_is_named_at_a_terminal(terminal, monkeypatch):
+def test_a_silent_stage_of_a_job_is_named_at_a_terminal(monkeypatch):
+    terminal = opened_terminal(monkeypatch)
     monkeypatch.setattr(progress, "_TERMINAL_SECONDS", 0.01)
     monkeypatch.setattr(progress, "_SILENCE", 0.01)
     log_to_stderr()
