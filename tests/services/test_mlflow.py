@@ -159,11 +159,11 @@ def artifact(run, name):
     return Path(mlflow.artifacts.download_artifacts(run_id=run.info.run_id, artifact_path=name)).read_text()
 
 
-def test_jobs_log_settings_figures_and_the_model(job, client):
+def test_jobs_log_settings_figures_and_the_model(job, client, tmp_path):
     for main, name, overrides in (
         (cli.run_main, "run", ()),
-        (cli.spectral_main, "spectral", ("output.path=other",)),
-        (cli.update_main, "update", ("output.path=third",)),
+        (cli.spectral_main, "spectral", (f"output.path={tmp_path}/other",)),
+        (cli.update_main, "update", (f"output.path={tmp_path}/third",)),
     ):
         assert job(main, *overrides, f"mlflow.experiment=jobs {name}", f"mlflow.registered_model=by job {name}") == 0
         (run,) = runs_of(client, f"jobs {name}")
@@ -180,7 +180,7 @@ def test_jobs_log_settings_figures_and_the_model(job, client):
         found = mlflow.pyfunc.load_model(f"models:/by job {name}/1").predict(pd.DataFrame(POINTS, columns=["x", "y"]))
         assert sorted(np.bincount(found["prediction"])) == [100, 100, 100]
     # A night without news logs its figures, and no model.
-    assert job(cli.update_main, "output.path=third", "mlflow.registered_model=by job update") == 0
+    assert job(cli.update_main, f"output.path={tmp_path}/third", "mlflow.registered_model=by job update") == 0
     (run,) = runs_of(client, "nights")
     assert json.loads(artifact(run, "run.json"))["outcome"] == "nothing to do"
     assert [version.version for version in client.search_model_versions("name = 'by job update'")] == ["1"]
