@@ -5,7 +5,20 @@ import re
 import pytest
 
 from tests import versions
-from tests.versions import END, OF_SPARK, PARTS, SHOWN, START, Environment, Outcome, environments, lowest_versions, page, read_rows, readme
+from tests.versions import (
+    END,
+    OF_SPARK,
+    PARTS,
+    SHOWN,
+    START,
+    Environment,
+    Outcome,
+    environments,
+    lowest_versions,
+    page,
+    read_rows,
+    readme,
+)
 
 PYPROJECT = """
 [project]
@@ -40,7 +53,9 @@ def test_one_failed_part_fails_the_environment():
     outcome.parts["demo job"] = "FAILED"
     assert not outcome.passed
     assert re.search(
-        r"^\| lowest \| 20\d\d-\d\d-\d\d \| 4\.0\.0 \|.*\| passed \| passed \| FAILED \| passed \| passed \|$", page([outcome]), re.M
+        r"^\| lowest \| 20\d\d-\d\d-\d\d \| 4\.0\.0 \|.*\| passed \| passed \| FAILED \| passed \| passed \|$",
+        page([outcome]),
+        re.M,
     )
 
 
