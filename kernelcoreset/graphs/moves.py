@@ -5,6 +5,8 @@ Each node takes O(degree). Everything here assumes a valid symmetric graph and o
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,14 @@ from kernelcoreset.kernels.jit import compiled, part
 
 # A gain below this is rounding.
 _ROUNDING = 1e-12
+
+
+class Least(NamedTuple):
+    """Lower bounds over all clusters."""
+
+    volume: float
+    ratio: float
+    """Of inner weight by volume."""
 
 
 @compiled()
@@ -71,6 +81,55 @@ def _best_cluster(
 
 
 @part()
+def _lower(least: Least, volume: float, inner: float) -> Least:
+    """Return the bounds with one more cluster; a cluster without volume has no neighbours."""
+    if volume <= 0.0:
+        return least
+    return Least(min(least.volume, volume), min(least.ratio, inner / volume))
+
+
+@part()
+def _least(volumes: Floats, inner: Floats) -> Least:
+    """Return the bounds of these clusters."""
+    least = Least(np.inf, np.inf)
+    for c in range(len(volumes)):
+        least = _lower(least, volumes[c], inner[c])
+    return least
+
+
+@part()
+def _is_better_off(degree: float, held: float, volume: float, inner: float, gain: float) -> bool:
+    """Return whether leaving its cluster, where a node holds so much of the inner weight, costs more than the gain."""
+    left = volume - degree
+    if left <= _ROUNDING * volume:
+        return True  # the last node of its cluster
+    return gain <= inner / volume - (inner - held) / left + _ROUNDING
+
+
+@part()
+def _is_settled(
+    rows: Rows, i: int, first: int, labels: ShortLabels, degree: float, volume: float, inner: float, least: Least
+) -> bool:
+    """Return whether a node stays in its cluster even if all its edges to other clusters led to the best of them.
+
+    A move to cluster c gains (2 shared_c + loop - degree inner_c / volume_c) / (volume_c + degree). With the weight of
+    all edges that leave the own cluster as shared_c, and the least ratio and volume of all clusters, this is at least
+    the gain of every move. Most nodes are settled, and this takes half the time of their tally.
+    """
+    own = labels[first + i]
+    inside, loop = 0.0, 0.0
+    for e in range(rows.starts[i], rows.starts[i + 1]):  # without a branch
+        j = rows.indices[e]
+        inside += rows.data[e] if labels[j] == own else 0.0
+        loop += rows.data[e] if j == first + i else 0.0
+    left = volume - degree
+    if left <= _ROUNDING * volume:
+        return True  # the last node of its cluster
+    most = max(0.0, 2.0 * (degree - inside) + loop - degree * least.ratio) / (least.volume + degree)
+    return most <= (2.0 * inside - loop - degree * inner / volume) / left
+
+
+@part()
 def _mark_neighbours(rows: Rows, i: int, waiting: NDArray[np.bool_]) -> None:
     """Mark the neighbours of node i as waiting."""
     for e in range(rows.starts[i], rows.starts[i + 1]):
@@ -100,25 +159,26 @@ def improve(
     shared = np.zeros(len(volumes))
     seen = np.empty(len(volumes), dtype=np.int64)
     moved = 0
+    least = _least(volumes, inner)
     for i in range(len(degrees)):
         if not waiting[i]:
             continue
         waiting[i] = whole
         degree, own = degrees[i], labels[first + i]
+        if own >= 0 and _is_settled(rows, i, first, labels, degree, volumes[own], inner[own], least):
+            continue
         count, loop = _tally(rows, i, first + i, labels, shared, seen)
         best, gain = _best_cluster(seen[:count], shared, degree, loop, volumes, inner, own)
-        if own >= 0 and best >= 0:
-            left = volumes[own] - degree
-            if left <= _ROUNDING * volumes[own]:
-                best = UNLABELLED  # the last node of its cluster
-            elif gain <= inner[own] / volumes[own] - (inner[own] - 2.0 * shared[own] - loop) / left + _ROUNDING:
-                best = UNLABELLED
+        if own >= 0 and best >= 0 and _is_better_off(degree, 2.0 * shared[own] + loop, volumes[own], inner[own], gain):
+            best = UNLABELLED
         if best >= 0:
             if own >= 0:
                 inner[own] -= 2.0 * shared[own] + loop
                 volumes[own] -= degree
+                least = _lower(least, volumes[own], inner[own])
             inner[best] += 2.0 * shared[best] + loop
             volumes[best] += degree
+            least = _lower(least, volumes[best], inner[best])
             labels[first + i] = best
             moved += 1
             if not whole:

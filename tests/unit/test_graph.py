@@ -234,6 +234,23 @@ def test_a_sweep_makes_the_moves_of_the_twin(seed, whole):
     assert whole or not waiting.all()
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_nodes_that_are_passed_over_are_those_that_stay_in_the_twin(seed):
+    """Clear blocks of unequal size with self-loops: most nodes are settled, and some are on the edge."""
+    generator = np.random.default_rng(seed)
+    blocks = np.repeat(np.arange(3), (6, 14, 20))
+    share = np.where(blocks[:, None] == blocks, 0.5, 0.2)
+    matrix = np.triu(generator.random((40, 40)) * (generator.random((40, 40)) < share))
+    matrix = matrix + matrix.T
+    graph = Graph.from_matrix(matrix)
+    labels = np.where(generator.random(40) < 0.3, generator.integers(0, 3, 40), blocks).astype(np.int16)
+    for sweep in range(4):
+        expected = naive_graph.improve(matrix, labels, 3)
+        volumes, inner = measure(0, graph.rows, graph.degrees, labels, 3)
+        improve(0, graph.rows, graph.degrees, labels, volumes, inner, np.ones(40, dtype=bool), True)
+        np.testing.assert_array_equal(labels, expected, err_msg=f"sweep {sweep}")
+
+
 def test_a_new_node_goes_where_the_twin_sends_it():
     matrix = random_matrix(60, 0.1)
     model = fit_graph(matrix, 4)
