@@ -145,8 +145,6 @@ def job(client, tmp_path):
     Path("job.toml").write_text(JOB.replace("HERE", str(tmp_path)))
 
     def run(main, *overrides):
-        # Absolute: Java may have been started by another test, in another folder.
-        overrides = [text.replace("HERE", str(tmp_path)) for text in overrides]
         return main(["--config", "job.toml", *(part for text in overrides for part in ("--set", text))])
 
     return run
@@ -161,11 +159,11 @@ def artifact(run, name):
     return Path(mlflow.artifacts.download_artifacts(run_id=run.info.run_id, artifact_path=name)).read_text()
 
 
-def test_jobs_log_settings_figures_and_the_model(job, client):
+def test_jobs_log_settings_figures_and_the_model(job, client, tmp_path):
     for main, name, overrides in (
         (cli.run_main, "run", ()),
-        (cli.spectral_main, "spectral", ("output.path=HERE/other",)),
-        (cli.update_main, "update", ("output.path=HERE/third",)),
+        (cli.spectral_main, "spectral", (f"output.path={tmp_path}/other",)),
+        (cli.update_main, "update", (f"output.path={tmp_path}/third",)),
     ):
         assert job(main, *overrides, f"mlflow.experiment=jobs {name}", f"mlflow.registered_model=by job {name}") == 0
         (run,) = runs_of(client, f"jobs {name}")
@@ -182,7 +180,7 @@ def test_jobs_log_settings_figures_and_the_model(job, client):
         found = mlflow.pyfunc.load_model(f"models:/by job {name}/1").predict(pd.DataFrame(POINTS, columns=["x", "y"]))
         assert sorted(np.bincount(found["prediction"])) == [100, 100, 100]
     # A night without news logs its figures, and no model.
-    assert job(cli.update_main, "output.path=HERE/third", "mlflow.registered_model=by job update") == 0
+    assert job(cli.update_main, f"output.path={tmp_path}/third", "mlflow.registered_model=by job update") == 0
     (run,) = runs_of(client, "nights")
     assert json.loads(artifact(run, "run.json"))["outcome"] == "nothing to do"
     assert [version.version for version in client.search_model_versions("name = 'by job update'")] == ["1"]
