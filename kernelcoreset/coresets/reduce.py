@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcoreset.checks import Floats, check_same_dimension
+from kernelcoreset.checks import Floats, check_same_dimension, scaled_weights
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.coresets.points import points_of
+from kernelcoreset.coresets.points import Indices, points_of
 from kernelcoreset.coresets.recipe import Recipe
-from kernelcoreset.coresets.sampling import PIVOTS_PER_CLUSTER, draw_sample
+from kernelcoreset.coresets.sampling import PIVOTS_PER_CLUSTER, draw_along_cells, draw_sample, merge_picks
+from kernelcoreset.coresets.seeding import Seeding
 from kernelcoreset.errors import DataError
 
 
@@ -79,6 +80,38 @@ def reduce_part(
     else:
         chosen, new_weights = draw_sample(prepared, weights, recipe, refine=refine, pivots=pivots)
     return Part(points[chosen], new_weights, None if ids is None else ids[chosen])
+
+
+def reduce_by_clusters(
+    points: NDArray[Any], weights: Floats, labels: NDArray[np.int32], costs: Floats, recipe: Recipe
+) -> tuple[Coreset, Indices]:
+    """Return a coreset for which the clusters of all points, already known, take the place of pivots; and its rows.
+
+    It is unbiased as any other. Good clusters are better pivots than drawn ones, and no distance is evaluated. The
+    draws are not balanced.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+    weights : ndarray of shape (n,)
+        More than `recipe.size` of them positive.
+    labels : ndarray of int32, shape (n,)
+        Cluster of each point, below `recipe.k`.
+    costs : ndarray of shape (n,)
+        dist^z to its center. It also orders the points of a cluster.
+    recipe : Recipe
+
+    Returns
+    -------
+    coreset : Coreset
+    indices : ndarray of shape (m,)
+        Rows of its points, ascending.
+    """
+    scaled, unit = scaled_weights(weights)
+    generator = np.random.default_rng(recipe.seed)
+    seeding = Seeding(np.arange(recipe.k), costs.copy(), labels.copy(), costs, float(scaled @ costs))
+    indices, drawn = merge_picks(*draw_along_cells(seeding, scaled, recipe.size, generator))
+    return Coreset(points[indices], drawn * unit, None, recipe.settings), indices
 
 
 def reduce_union(coresets: Sequence[Coreset | Part], recipe: Recipe, *, refine: bool = True) -> Coreset:

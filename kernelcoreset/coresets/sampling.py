@@ -192,7 +192,15 @@ def _draw_along_order(
     The order goes through the cells of `pivots` pivots per cluster, and inside a cell by the distance to the pivot that
     follows. It is represented by a few thousand buckets, so nothing is sorted.
     """
-    seeding = seed_cells(points, weights, pivots * recipe.k, recipe.z, generator)
+    return draw_along_cells(
+        seed_cells(points, weights, pivots * recipe.k, recipe.z, generator), weights, size, generator
+    )
+
+
+def draw_along_cells(
+    seeding: Seeding, weights: Floats, size: int, generator: np.random.Generator
+) -> tuple[Indices, Floats]:
+    """Draw one point from each of `size` parts of the order of given cells. Overwrites the arrays of `seeding`."""
     probabilities = sensitivities(seeding, weights, *_SHARES)
     limits = _bucket_limits(seeding)
     _place_in_order(seeding.nearest, seeding.onward, limits.ravel(), limits.shape[1])

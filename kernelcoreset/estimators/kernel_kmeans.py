@@ -14,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from kernelcoreset.checks import Floats, check_count
 from kernelcoreset.clustering.choosing import chosen_kernel
 from kernelcoreset.clustering.features import is_written_out
-from kernelcoreset.coresets.build import build_coreset, build_rough_coreset
+from kernelcoreset.coresets.build import build_coreset
+from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_table, choose_seed, told_step
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
+from kernelcoreset.labelling.centers import Labels
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
-
-# With more points than this per cluster, iterations of Lloyd over a sample come before one over all points.
-_MANY_PER_CLUSTER, _SAMPLED_PER_CLUSTER, _SAMPLE_STEPS = 1024, 256, 8
+from kernelcoreset.models.sampled import fit_by_sample, sample_pays
 
 
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClusterer):  # type: ignore[misc]
@@ -48,9 +48,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     refine_iter : int
         Largest number of iterations of Lloyd over all points after the coreset is solved, see
         `KernelKMeansModel.refine`. Each takes about as long as labelling the points and brings the cost nearer to that
-        of clustering all points. With more than 1,024 points per cluster, 8 iterations over a random sample of 256 per
-        cluster and one over all points take their place. Linear and Cosine kernels with z = 2 only; others keep the
-        centers of the coreset, as all do with 0.
+        of clustering all points. With more than 512 points per cluster, and 32,768 in all, centers come from a random
+        sample of 256 per cluster instead, unless the labels of all points show that it has missed something. Linear and
+        Cosine kernels with z = 2 only; others keep the centers of the coreset, as all do with 0.
     features : Features or mapping, optional
         Scales, categories, logarithms and missing values, as in `Features`: X may then be a table with columns of
         texts, and every prediction prepares its rows in the same way. By default X is used as it is.
@@ -65,8 +65,8 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
     inertia_ : float
         Cost of the solution on all points given to fit.
     coreset_ : Coreset
-        What the centers were found on. If a sample refines them (`refine_iter`), it is built in less time than that of
-        `build_coreset`, and has more error.
+        What the centers were found on. If that was a sample (`refine_iter`), a coreset of all points whose pivots are
+        the clusters; its draws are not balanced, so it has more error than that of `build_coreset`.
     kernel_ : Kernel
         The kernel used, with its chosen width.
     model_ : KernelKMeansModel
@@ -120,25 +120,35 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
             self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
         steps = check_count("refine_iter", self.refine_iter, 0)
         is_refined = steps > 0 and self.z == 2.0 and is_written_out(self.kernel_)
-        counted = np.arange(len(points)) if weights is None else np.flatnonzero(weights)
-        has_many = len(counted) > _MANY_PER_CLUSTER * n_clusters
+        if not (is_refined and self._fit_by_sample(points, weights, n_clusters, size, seed)):
+            self._fit_by_coreset(points, weights, n_clusters, size, steps if is_refined else 0, seed)
+
+    def _fit_by_sample(self, points: Floats, weights: Floats | None, n_clusters: int, size: int, seed: int) -> bool:
+        """Fit by a sample of the points; return False, with nothing changed, if it does not pay or not suffice."""
+        every = np.ones(len(points)) if weights is None else weights
+        recipe = Recipe(n_clusters, self.kernel_, size, seed=seed)
+        if not sample_pays(int(np.count_nonzero(every)), recipe):
+            return False
+        with told_step(self, f"clustering {len(points):,} points by a sample, with {self.kernel_!r}"):
+            found = fit_by_sample(points, every, recipe, self.n_init, self.max_iter)
+        if found is None:
+            return False
+        self.model_ = found.model.with_preparation(self.preparation_)
+        self.labels_, self.inertia_ = found.labels.labels, cost_of(found.labels, 2.0, weights)
+        return True
+
+    def _fit_by_coreset(
+        self, points: Floats, weights: Floats | None, n_clusters: int, size: int, steps: int, seed: int
+    ) -> None:
+        """Fit by a coreset of all points, and up to `steps` iterations of Lloyd over all of them."""
         with told_step(self, f"building a coreset of {len(points):,} points with {self.kernel_!r}"):
-            if is_refined and has_many:
-                coreset = build_rough_coreset(points, n_clusters, self.kernel_, size, weights=weights, seed=seed)
-            else:
-                coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
+            coreset = build_coreset(points, n_clusters, self.kernel_, size, z=self.z, weights=weights, seed=seed)
         coreset = coreset.with_preparation(self.preparation_)
         with told_step(self, f"clustering {len(coreset):,} coreset points"):
             model = KernelKMeansModel.fit_coreset(
                 coreset, n_clusters, self.kernel_, z=self.z, n_init=self.n_init, max_iter=self.max_iter, seed=seed
             )
-        if is_refined and len(coreset) < len(points):
-            if has_many:
-                count = _SAMPLED_PER_CLUSTER * n_clusters
-                some = np.sort(np.random.default_rng(seed).choice(counted, count, replace=False))
-                own = None if weights is None else weights[some]
-                with told_step(self, f"moving the centers by a sample of {count:,} points"):
-                    model, steps = model.refine_by_points(points[some], own, _SAMPLE_STEPS), 1
+        if steps and len(coreset) < len(points):
             with told_step(self, f"moving the centers by all points, up to {steps} times"):
                 model = model.refine_by_points(points, weights, steps)
         self.model_ = model
@@ -178,5 +188,10 @@ def labels_and_cost(
 ) -> tuple[NDArray[np.int32], float]:
     """Return the labels of the points and the cost of the centers on them."""
     found = model.label_points(points)
-    powers = found.distances**model.z
-    return found.labels, float(powers.sum() if weights is None else powers @ weights)
+    return found.labels, cost_of(found, model.z, weights)
+
+
+def cost_of(found: Labels, z: float, weights: Floats | None) -> float:
+    """Return the cost of labelled points, sum_x w_x dist^z."""
+    powers = found.distances**z
+    return float(powers.sum() if weights is None else powers @ weights)

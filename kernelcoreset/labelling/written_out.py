@@ -23,6 +23,7 @@ from kernelcoreset.labelling.centers import Centers
 
 _SMALL_OFFSET = 4.0  # rows are centred if their mean is farther than so many times their spread: float32 needs it
 _SAMPLE = 256
+_CHOSEN_NUMBERS = 1 << 21  # coordinates of chosen rows that are copied at once
 _SHORT_RANGE = (1e-15, 1e15)  # of the largest number: squares of others do not fit in float32
 _COARSE = 1e-4  # mean squared distance to the centers, of the largest squared norm: below it, float32 is too coarse
 
@@ -73,9 +74,34 @@ def lloyd_over_rows(means: Floats, rows: NDArray[Any], weights: Floats, kernel: 
         sums = _one_pass(means - frame.mean, rows, weights, scales, frame, labels)
         if np.array_equal(before, labels):
             break
-        mass = np.bincount(labels, weights, minlength=len(means))[:, np.newaxis]
-        means = np.where(mass > 0.0, frame.mean + sums / np.where(mass > 0.0, mass, 1.0), means)
+        mass = np.bincount(labels, weights, minlength=len(means)).astype(np.float64)
+        means = _moved(means, frame, sums, mass)
     return means
+
+
+def lloyd_over_chosen(
+    means: Floats, rows: NDArray[Any], weights: Floats, chosen: NDArray[np.int64], kernel: Kernel
+) -> Floats:
+    """Return written-out centers after one iteration of `lloyd_over_rows` over chosen rows, never copied all at once.
+
+    The first of them decide on the precision. Rows that do not fit in it make a center infinite.
+    """
+    sums, mass = np.zeros_like(means), np.zeros(len(means))
+    size = max(_SAMPLE, _CHOSEN_NUMBERS // rows.shape[1])
+    frame = _frame(means, rows[chosen[:size]], kernel)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for low in range(0, len(chosen), size):
+            some = chosen[low : low + size]
+            part, own, labels = rows[some], weights[some], np.empty(len(some), dtype=np.int32)
+            sums += _one_pass(means - frame.mean, part, own, _scales(part, kernel), frame, labels)
+            mass += np.bincount(labels, own, minlength=len(means))
+        return _moved(means, frame, sums, mass)
+
+
+def _moved(means: Floats, frame: Frame, sums: Floats, mass: Floats) -> Floats:
+    """The means of the rows of each center; a center without any stays."""
+    masses = mass[:, np.newaxis]
+    return np.where(masses > 0.0, frame.mean + sums / np.where(masses > 0.0, masses, 1.0), means)
 
 
 def _one_pass(

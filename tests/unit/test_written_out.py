@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelcoreset as kc
-from kernelcoreset.labelling.written_out import centers_of, lloyd_over_rows
+from kernelcoreset.labelling.written_out import centers_of, lloyd_over_chosen, lloyd_over_rows
 from tests import naive_centers
 
 KERNELS = [kc.Linear(), kc.Cosine()]
@@ -131,21 +131,17 @@ def test_the_estimator_refines_on_all_rows_and_takes_float32_as_it_is():
         kc.KernelKMeans(**options, refine_iter=-1).fit(rows)
 
 
-def test_the_estimator_moves_centers_by_a_sample_first_if_there_are_many_rows():
-    rows = topics(n=6_000)
-    options = {"n_clusters": 3, "kernel": "linear", "coreset_size": 60, "random_state": 0}
-    rough, fine = (kc.KernelKMeans(**options, refine_iter=steps).fit(rows) for steps in (0, 3))
-    assert fine.inertia_ < rough.inertia_
-    assert len(fine.coreset_) <= 60
-    assert fine.inertia_ == pytest.approx(fine.model_.refine(rows, steps=20).cost(rows), rel=1e-2)
-    # Equal weights change nothing, and rows of weight 0 are not in the sample.
-    weighted = kc.KernelKMeans(**options).fit(rows, sample_weight=np.ones(len(rows)))
-    assert weighted.inertia_ == pytest.approx(fine.inertia_, rel=1e-12)
-    half = np.repeat([1.0, 0.0], [5_000, 1_000])
-    wild = np.vstack([rows[:5_000], 1e3 * rows[5_000:]])
-    part = kc.KernelKMeans(**options).fit(wild, sample_weight=half)
-    alone = kc.KernelKMeans(**options).fit(rows[:5_000])
-    assert part.inertia_ == pytest.approx(alone.inertia_, rel=0.02)
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_one_iteration_over_chosen_rows_is_that_over_these_rows(kernel):
+    rows = topics(n=2_000, d=2_000)
+    weights = np.random.default_rng(1).exponential(size=len(rows))
+    chosen = np.flatnonzero(weights > 0.3)
+    assert len(chosen) > 2_097_152 // 2_000  # more than one block
+    first = naive_centers.vectors(rows[:12], isinstance(kernel, kc.Cosine))
+    found = lloyd_over_chosen(first, rows, weights, chosen, kernel)
+    vectors = naive_centers.vectors(rows[chosen], isinstance(kernel, kc.Cosine))
+    expected = naive_centers.lloyd(first, vectors, weights[chosen], 1)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_the_size_of_a_coreset_grows_with_the_number_of_clusters():
