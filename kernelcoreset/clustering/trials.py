@@ -105,14 +105,8 @@ class Trials:
 
     @cached_property
     def _structureless(self) -> list[Trials]:
-        points, weights = self.walks.points, self.walks.weights
-        centered = points - np.average(points, axis=0, weights=weights)
-        _, _, axes = np.linalg.svd(centered, full_matrices=False)
-        spread = np.sqrt(np.average(np.square(centered @ axes.T), axis=0, weights=weights))
-        generator = np.random.default_rng(self.seed)
-        shape = (len(points), len(spread))
-        clouds = (generator.normal(size=shape), generator.uniform(-1.0, 1.0, size=shape))
-        return [Trials.of(cloud * spread, seed=self.seed) for cloud in clouds]
+        clouds = structureless(self.walks.points, self.walks.weights, len(self), self.seed)
+        return [Trials.of(cloud, seed=self.seed) for cloud in clouds]
 
     def _cut(self, method: str, width: float, k: int, similarities: Callable[[], Any]) -> Labels:
         """Cluster by eigenvectors, which are computed once for all k up to 10."""
@@ -133,3 +127,22 @@ class Trials:
         if (method, width, k) not in self._found:
             self._found[method, width, k] = find()
         return self._found[method, width, k]
+
+
+def structureless(points: Floats, weights: Floats, n: int, seed: int = 0) -> list[Floats]:
+    """Return two sets of n points without clusters, a Gaussian and a box, with the mean and covariance of the data.
+
+    Examples
+    --------
+    >>> points = np.random.default_rng(0).normal(size=(100, 2)) * [9.0, 1.0] + [5.0, 0.0]
+    >>> [cloud.std(axis=0).round().tolist() for cloud in structureless(points, np.ones(100), 5_000)]
+    [[9.0, 1.0], [9.0, 1.0]]
+    """
+    mean = np.average(points, axis=0, weights=weights)
+    centered = points - mean
+    _, _, axes = np.linalg.svd(centered, full_matrices=False)
+    spread = np.sqrt(np.average(np.square(centered @ axes.T), axis=0, weights=weights))
+    generator = np.random.default_rng(seed)
+    shape, half = (n, len(spread)), np.sqrt(3.0)  # a box of this half width has variance 1
+    clouds = (generator.normal(size=shape), generator.uniform(-half, half, size=shape))
+    return [cloud * spread @ axes + mean for cloud in clouds]

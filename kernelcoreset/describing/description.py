@@ -24,6 +24,7 @@ _QUALITY = {
     "silhouette": "Silhouette {:.2f}: 1 if every row is at its center, 0 if halfway to another.",
     "stability": "Halves of the data agree to {:.2f}; 1 if they find the same clusters, 0 for chance.",
     "persistence": "Persistence {:.2f}: 1 if walks over nearest neighbors never leave their cluster, 0 for chance.",
+    "separation": "Separation {:+.2f}: above 0 if the clusters are farther apart than in data without clusters.",
 }
 
 

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.choosing_k import weighted_rand_index
+from kernelcoreset.clustering.trials import Trials, structureless
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.kernel import Kernel
-from kernelcoreset.neighbors.persistence import Walks
 
 _MOST_POINTS = 1_000
+_MOST_REFERENCE_POINTS = 500
 _SPLITS = 3
 RESTARTS = 3
 """Of the clusterings of halves: with one, a bad start would look like clusters that are not there."""
@@ -51,7 +53,9 @@ def quality_of(
         `explained`, the share of the variance in the feature space that lies between the clusters; `silhouette`, the
         weighted mean of (b - a) / b, with a and b the distances to the nearest and the next center; `stability`, the
         agreement of the clusterings of two halves (1 if they agree); `persistence`, how long random walks over nearest
-        neighbors stay in their cluster, against chance.
+        neighbors stay in their cluster, against chance; `separation`, by how much the silhouette is larger than that of
+        the same fit to data without clusters of the same mean and covariance. Where clusters are not round in the
+        feature space of the kernel (cuts), `separation` is by how much the persistence is larger.
     """
     chosen = np.arange(len(coreset))
     if len(coreset) > _MOST_POINTS:
@@ -60,11 +64,22 @@ def quality_of(
     places = points if places is None else places[chosen]
     k = len(np.unique(labels))
     explained, silhouette = (None, None) if kernel is None else _in_feature_space(points, weights, labels, kernel)
+    if k == 1:
+        return {"explained": explained, **dict.fromkeys(("silhouette", "stability", "persistence", "separation"))}
+    trials = Trials.of(places, weights, seed=seed)
+    persistence = trials.walks.persistence(labels, int(labels.max()) + 1)
+    if (
+        kernel is None or silhouette is None or places.shape != points.shape
+    ):  # a cut: its points have their degree beside them
+        separation = persistence - trials.reference(k) if k < len(trials) else None
+    else:
+        separation = _above_chance(silhouette, Coreset(points, weights), fit, kernel, seed)
     return {
         "explained": explained,
         "silhouette": silhouette,
-        "stability": None if k == 1 else _stability(Coreset(points, weights), fit, k, seed),
-        "persistence": None if k == 1 else _persistence(places, weights, labels, seed),
+        "stability": _stability(Coreset(points, weights), fit, k, seed),
+        "persistence": persistence,
+        "separation": separation,
     }
 
 
@@ -89,8 +104,22 @@ def _in_feature_space(
     return explained, float(np.average(gaps, weights=weights))
 
 
-def _persistence(points: Floats, weights: Floats, labels: NDArray[Any], seed: int) -> float:
-    return Walks.of(points, weights, seed=seed).persistence(labels, int(labels.max()) + 1)
+def _above_chance(
+    silhouette: float, coreset: Coreset, fit: Callable[[Coreset], Labeller], kernel: Kernel, seed: int
+) -> float | None:
+    """The silhouette minus the larger one that the same fit reaches in a Gaussian and in a box of the same spread."""
+    count = min(len(coreset), _MOST_REFERENCE_POINTS)
+    some = np.linspace(0, len(coreset) - 1, count).astype(np.int64)
+    found = []
+    for cloud in structureless(coreset.points[some], coreset.weights[some], count, seed):
+        even = Coreset(cloud, np.ones(count))
+        try:
+            labels = fit(even)(even.points)
+        except DataError:  # the kernel does not tell k points of such data apart, so there is nothing to compare with
+            return None
+        _, reached = _in_feature_space(even.points, even.weights, labels, kernel)
+        found.append(0.0 if reached is None else reached)
+    return silhouette - max(found)
 
 
 def _stability(coreset: Coreset, fit: Callable[[Coreset], Labeller], k: int, seed: int) -> float | None:

@@ -21,6 +21,7 @@ from kernelcoreset.errors import SettingError
 from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.features.table import columns_of, refuse_texts
 from kernelcoreset.features.wanted import Features
+from kernelcoreset.heartbeat import step
 from kernelcoreset.neighbors.persistence import Walks
 
 _LEAST_SIZE, _POINTS_PER_CLUSTER = 1000, 20  # of a coreset whose size is "auto"
@@ -28,14 +29,19 @@ _LEAST_SIZE, _POINTS_PER_CLUSTER = 1000, 20  # of a coreset whose size is "auto"
 
 @contextmanager
 def told_step(estimator: Any, text: str) -> Iterator[None]:
-    """Print what a fit does and how long it takes, if the estimator is `verbose`."""
+    """Print what a fit does and how long it takes, with a dot every two seconds, if the estimator is `verbose`.
+
+    If it is not, a person at a terminal or in a notebook still sees a step that takes longer.
+    """
     if not estimator.verbose:
-        yield
+        with step(text):
+            yield
         return
     print(f"{text} ...", end="", flush=True)
     start = time.perf_counter()
     try:
-        yield
+        with step(text, lambda line: print("." if line else "", end="", flush=True)):
+            yield
     finally:
         print(f" {time.perf_counter() - start:.2f} s", flush=True)
 
@@ -82,10 +88,11 @@ class CoresetClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
         """Return the cluster of every row of X, shape (n_samples,)."""
         check_is_fitted(self)
-        if self.model_.preparation is not None:
-            return self.model_.predict(check_table(self, X))  # type: ignore[no-any-return]
-        rows = check_rows(self, X, dtype=[np.float64, np.float32])
-        return self.model_.predict(rows)  # type: ignore[no-any-return]
+        with step("labelling rows"):
+            if self.model_.preparation is not None:
+                return self.model_.predict(check_table(self, X))  # type: ignore[no-any-return]
+            rows = check_rows(self, X, dtype=[np.float64, np.float32])
+            return self.model_.predict(rows)  # type: ignore[no-any-return]
 
     def score(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
         """Return how well the clusters fit X, by a measure that compares kernels, widths and numbers of clusters.

@@ -18,6 +18,7 @@ from kernelcoreset.exploring.sentences import sentences_of
 from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.features.table import refuse_texts
 from kernelcoreset.features.wanted import Features
+from kernelcoreset.heartbeat import step
 from kernelcoreset.kernels.families import Gaussian, Linear
 from kernelcoreset.reporting.elements import table
 from kernelcoreset.reporting.notebook import card, sentences
@@ -259,16 +260,17 @@ def explore_sample(
     if not tried:
         raise DataError(f"`X` must have more distinct rows than clusters; got {len(trials)}. There is nothing to try.")
     explorer = _Explorer(trials, tried)
-    findings = {method: explorer.finding(method) for method in _COLORS}
-    return Exploration(
-        explorer.tried,
-        findings,
-        explorer.agreements(findings),
-        {k: trials.reference(k) for k in tried},
-        rows,
-        len(trials),
-        _dominant_column(points, weights, names or []),
-    )
+    with step("exploring a sample of the rows"):
+        findings = {method: explorer.finding(method) for method in _COLORS}
+        return Exploration(
+            explorer.tried,
+            findings,
+            explorer.agreements(findings),
+            {k: trials.reference(k) for k in tried},
+            rows,
+            len(trials),
+            _dominant_column(points, weights, names or []),
+        )
 
 
 class _Explorer:

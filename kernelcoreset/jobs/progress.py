@@ -1,4 +1,7 @@
-"""Progress of a job: one line at a terminal, which is replaced, or a log line every ten seconds elsewhere."""
+"""Progress of a job: one line at a terminal, which is replaced, or a log line every ten seconds elsewhere.
+
+At a terminal the line names the stage while nothing else is known, so that a person always sees that the job is alive.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO
 
-from kernelcoreset.jobs.record import is_watched, log
+from kernelcoreset.heartbeat import step
+from kernelcoreset.jobs.record import RunRecord, is_watched, log
 
 _TERMINAL_SECONDS = 0.5
+_SILENCE = 1.0  # seconds at a terminal after which a stage that says nothing is named
 _LOG_SECONDS = 10.0
 _FIRST_ESTIMATE = 2.0  # seconds after which the time left is worth saying
 CLEAR_LINE = "\r\033[K"
@@ -23,6 +28,8 @@ class LineHandler(logging.StreamHandler[TextIO]):
     """Writes log lines, each in place of a progress line that is shown."""
 
     is_line_shown = False
+    last = 0.0
+    """When something was written, by `time.perf_counter()`."""
 
     def show(self, line: str) -> None:
         """Show a progress line, in place of the one before; an empty one removes it."""
@@ -31,6 +38,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
             self.stream.write(CLEAR_LINE + line)
             self.flush()
             self.is_line_shown = bool(line)
+            self.last = time.perf_counter()
         finally:
             self.release()
 
@@ -39,6 +47,7 @@ class LineHandler(logging.StreamHandler[TextIO]):
         if self.is_line_shown:
             self.show("")
         super().emit(record)
+        self.last = time.perf_counter()
 
 
 @dataclass
@@ -95,7 +104,7 @@ def _left(share: float, seconds: float) -> str:
 def shown(progress: Progress) -> Iterator[Progress]:
     """Show a progress while the context is open."""
     ended, started = threading.Event(), time.monotonic()
-    terminal = next((each for each in log.handlers if isinstance(each, LineHandler)), None) if is_watched() else None
+    terminal = _terminal()
 
     def show() -> None:
         while not ended.wait(_LOG_SECONDS if terminal is None else _TERMINAL_SECONDS):
@@ -116,3 +125,38 @@ def shown(progress: Progress) -> Iterator[Progress]:
         thread.join()
         if terminal is not None and terminal.is_line_shown:
             terminal.show("")
+
+
+@contextmanager
+def alive(record: RunRecord) -> Iterator[None]:
+    """At a terminal, show which stage is going on whenever nothing was written for a second."""
+    terminal = _terminal()
+    if terminal is None:
+        yield
+        return
+    ended, started = threading.Event(), time.perf_counter()
+
+    def show() -> None:
+        while not ended.wait(_TERMINAL_SECONDS):
+            now = time.perf_counter()
+            if now - terminal.last >= _SILENCE:
+                name, since = record.current or ("the job", started)
+                terminal.show(f"{name}: {now - since:.0f} s")
+
+    thread = threading.Thread(target=show, name="alive", daemon=True)
+    thread.start()
+    try:
+        with step(record.job, lambda _: None):  # steps within a job are told by this line
+            yield
+    finally:
+        ended.set()
+        thread.join()
+        if terminal.is_line_shown:
+            terminal.show("")
+
+
+def _terminal() -> LineHandler | None:
+    """What writes to the terminal that a person reads; None if there is none."""
+    if not is_watched():
+        return None
+    return next((each for each in log.handlers if isinstance(each, LineHandler)), None)

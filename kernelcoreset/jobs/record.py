@@ -61,6 +61,8 @@ class RunRecord:
         Name and seconds of each stage that has ended.
     values : dict
         What the stages have added, by name.
+    current : tuple of str and float, or None
+        Name of the stage that is going on, and when it began by `time.perf_counter()`.
     model : model or None
         The model that the run has fitted, if it is not kept in a store; not part of the record.
 
@@ -85,6 +87,7 @@ class RunRecord:
         self.stages: list[dict[str, Any]] = []
         self.values: dict[str, Any] = {}
         self.model: Any = None
+        self.current: tuple[str, float] | None = None
         self._open: list[str] = []
         self._started = datetime.now(UTC)
         self._clock = time.perf_counter()
@@ -99,13 +102,15 @@ class RunRecord:
         self._open.append(name)
         full_name = "/".join(self._open)
         log.info("%s ...", full_name)
-        start, outcome = time.perf_counter(), "failed after"
+        start, outcome, outer = time.perf_counter(), "failed after", self.current
+        self.current = full_name, start
         try:
             yield
             outcome = "done in"
         finally:
             seconds = time.perf_counter() - start
             self._open.pop()
+            self.current = outer
             self.stages.append({"stage": full_name, "seconds": round(seconds, 3)})
             log.info("%s %s %.1f s", full_name, outcome, seconds)
 

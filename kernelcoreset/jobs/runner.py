@@ -19,7 +19,7 @@ import kernelcoreset
 from kernelcoreset.jobs.experiment import ExperimentRun
 from kernelcoreset.jobs.explain import BAD_ENVIRONMENT, DONE, FAILED, explain
 from kernelcoreset.jobs.places import check_places
-from kernelcoreset.jobs.progress import LineHandler
+from kernelcoreset.jobs.progress import LineHandler, alive
 from kernelcoreset.jobs.record import RunRecord, failed_path, is_watched, log, report_place
 from kernelcoreset.jobs.report import Warnings, add_history, write_report
 from kernelcoreset.jobs.secrets import Secrets
@@ -165,7 +165,7 @@ def _dry_run(job: Job, settings: Settings) -> int:
 def _run(job: Job, settings: Settings, record: RunRecord) -> int:
     experiment = ExperimentRun(record)
     try:
-        with _stopped_by_sigterm(), _kept_warnings(record):
+        with _stopped_by_sigterm(), _kept_warnings(record), alive(record):
             experiment.start()
             resolve_name(job.work)(settings, record)
     except (Exception, KeyboardInterrupt) as error:

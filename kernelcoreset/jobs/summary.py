@@ -9,6 +9,15 @@ from kernelcoreset.coresets.certificate import in_words
 from kernelcoreset.jobs.record import RunRecord, report_place
 from kernelcoreset.reporting.verdict import UNKNOWN, cluster_verdict, coreset_verdict
 
+_MOST_CLUSTERS = 20
+_QUALITY = {
+    "explained": "{:.0%} of the variance is between the clusters",
+    "silhouette": "silhouette {:.2f}",
+    "stability": "halves of the data agree to {:.2f}",
+    "persistence": "persistence {:.2f}",
+    "separation": "separation {:+.2f}",
+}
+
 
 def summary_of(record: RunRecord) -> str:
     """Return what came out of a run, in a few lines.
@@ -41,6 +50,7 @@ def summary_of(record: RunRecord) -> str:
         "cut": _cut(known.get("normalized_cut")),
         "clusters": _clusters(known.get("cluster_sizes")),
         "described": _described(known.get("description")),
+        "quality": _quality((known.get("description") or {}).get("quality")),
         "moved": _moved(known.get("moved")),
         **dict(in_words(known.get("certificate") or {})),
         "so": _follows(known),
@@ -76,8 +86,16 @@ def _keys(counts: Mapping[str, int] | None) -> str | None:
 
 
 def _described(description: Mapping[str, Any] | None) -> str | None:
-    """The sentences of a description, one per line, below each other."""
-    return None if not description else f"\n{'':<13}".join(description["sentences"][:20])
+    """The sentences about the clusters, one per line, below each other."""
+    count = 0 if not description else min(len(description["clusters"]), _MOST_CLUSTERS)
+    return f"\n{'':<13}".join(description["sentences"][:count]) if description else None
+
+
+def _quality(quality: Mapping[str, float | None] | None) -> str | None:
+    """The figures of all clusters together; the report and `describe` say what each of them means."""
+    return ", ".join(
+        form.format(quality[name]) for name, form in _QUALITY.items() if quality and quality.get(name) is not None
+    )
 
 
 def _moved(share: float | None) -> str | None:

@@ -21,6 +21,7 @@ from kernelcoreset.describing.tally import RowTally
 from kernelcoreset.features.arrays import to_floats
 from kernelcoreset.features.preparation import Preparation, is_nameless, preparation_of
 from kernelcoreset.features.table import Columns, columns_of
+from kernelcoreset.heartbeat import step
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.centers import Labels
 from kernelcoreset.reporting.notebook import card, picture_chart, shares_table
@@ -136,16 +137,17 @@ class PreparesRows(ABC):
         >>> [round(each["typical"][0]["x0"]) for each in sorted(model.describe(ages).clusters, key=str)]
         [20, 60, 90]
         """
-        if rows is None:
-            columns, found, own = self._coreset_columns(names)
-        else:
-            columns, points = self._columns_and_points(rows, names)
-            found = self.label_points(points, margins=True)
-            own = check_weights(weights, len(found.labels))
-            columns = {**columns, "position": pa.array(np.arange(len(found.labels)))}
-        tally = RowTally(self.k, self.typical_distances, ("id", "position"))
-        tally.add(columns, found, own)
-        return Description.of(tally, np.bincount(found.labels, own, minlength=self.k).tolist(), self.quality())
+        with step("describing the clusters"):
+            if rows is None:
+                columns, found, own = self._coreset_columns(names)
+            else:
+                columns, points = self._columns_and_points(rows, names)
+                found = self.label_points(points, margins=True)
+                own = check_weights(weights, len(found.labels))
+                columns = {**columns, "position": pa.array(np.arange(len(found.labels)))}
+            tally = RowTally(self.k, self.typical_distances, ("id", "position"))
+            tally.add(columns, found, own)
+            return Description.of(tally, np.bincount(found.labels, own, minlength=self.k).tolist(), self.quality())
 
     def _columns_and_points(self, rows: Any, names: Sequence[str] | None) -> tuple[Columns, Any]:
         """All columns of rows by name, and the points of the rows."""

@@ -9,7 +9,7 @@ from kernelcoreset.reporting.elements import Html, element, join, number
 from kernelcoreset.reporting.style import cluster_class
 
 _WIDTH, _HEIGHT = 520, 380
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 16, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 26, 34
 _SMALLEST, _LARGEST = 1.6, 7.0  # radius of a point
 
 
@@ -167,7 +167,7 @@ def _axes(across: _Scale, down: _Scale, names: Sequence[str]) -> Html:
             element("text", number(tick), x=_LEFT - 5, y=f"{down(tick) + 4:.1f}", text_anchor="end", class_="tick")
         )
     parts.append(element("text", names[0], x=_WIDTH - _RIGHT, y=_HEIGHT - 6, text_anchor="end"))
-    parts.append(element("text", names[1], x=_LEFT + 5, y=_TOP + 12))
+    parts.append(element("text", names[1], x=_LEFT, y=_TOP - 9))  # above the points
     return join(*parts)
 
 

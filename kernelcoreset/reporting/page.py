@@ -90,5 +90,6 @@ def _headline(record: Mapping[str, Any], k: int) -> Html:
     if record.get("nodes"):
         return join(f"{record['nodes']:,} nodes in {k} clusters")
     if rows and k:
-        return join(f"{rows:,} rows in {k} clusters")
+        new = " new" if record["job"] in ("update", "stream") else ""
+        return join(f"{rows:,}{new} rows in {k} clusters")
     return join(f"{rows:,} rows" if rows else f"Run of the job {record['job']}")

@@ -71,17 +71,23 @@ def _quality(quality: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "Silhouette", f"{known['silhouette']:.2f} (1: every row at its center; 0: halfway to another)"
     if "persistence" in known:
         yield "Persistence", f"{known['persistence']:.2f} (1: near rows share their cluster; 0: by chance)"
+    if "separation" in known:
+        yield (
+            "Separation",
+            f"{known['separation']:+.2f} (how much farther apart than in data without clusters; 0: not at all)",
+        )
 
 
 def clusters(record: Record) -> Html | None:
     """Return a row per cluster: its size, what sets it apart, and a typical row."""
     described = (record.get("description") or {}).get("clusters")
     if described:
+        largest = max(each["share"] for each in described)
         rows = [
             [
                 _chip(each["cluster"]),
                 number(round(each["size"])),
-                _share(each["cluster"], each["share"]),
+                _share(each["cluster"], each["share"], largest),
                 _differences(each["differences"]),
                 element("div", _row(each["typical"][0]), class_="muted") if each.get("typical") else "",
             ]
@@ -92,7 +98,8 @@ def clusters(record: Record) -> Html | None:
     if not sizes:
         return None
     total = sum(sizes) or 1
-    rows = [[_chip(place), number(size), _share(place, size / total)] for place, size in enumerate(sizes)]
+    largest = max(sizes) / total
+    rows = [[_chip(place), number(size), _share(place, size / total, largest)] for place, size in enumerate(sizes)]
     found = table(["cluster", "rows", "share"], rows[:_MOST_CLUSTERS], numeric={1, 2})
     left = len(sizes) - _MOST_CLUSTERS
     return found if left <= 0 else join(found, element("p", f"And {left:,} more.", class_="muted"))
@@ -102,10 +109,11 @@ def _chip(cluster: int) -> Html:
     return element("span", cluster, class_=f"chip {cluster_class(cluster)}")
 
 
-def _share(cluster: int, share: float) -> Html:
-    """A share in digits, and as a bar below them."""
-    bar = element("span", class_=f"bar {cluster_class(cluster)}", style=f"width:{100 * share:.1f}%")
-    return join(f"{share:.1%}", bar)
+def _share(cluster: int, share: float, largest: float) -> Html:
+    """A share in digits, and as a bar below them; that of the largest share fills the column."""
+    length = 100 * share / (largest or 1.0)
+    bar = element("span", class_=f"bar {cluster_class(cluster)}", style=f"width:{length:.1f}%")
+    return element("div", f"{share:.1%}", bar, class_="share")
 
 
 def _differences(found: Iterable[Mapping[str, Any]]) -> Html | str:
@@ -161,11 +169,13 @@ def _figure(chart: Html, text: str) -> Html:
 
 
 def choice(record: Record) -> Html | None:
-    """Return how the run chose the width of the kernel, if it did."""
-    found = record.get("choice")
+    """Return where the number of clusters is from, and how the run chose the width of the kernel, if it did."""
+    found, tables = record.get("choice"), record.get("settings") or {}
+    k = (tables.get("cluster") or {}).get("k") or (tables.get("coreset") or {}).get("k")
+    given = f"The number of clusters, {k}, is from the settings; kernelcoreset.explore says which numbers stand out."
     if not found:
-        return None
-    told = element("p", found["reason"])
+        return element("p", given) if k else None
+    told = join(element("p", found["reason"]), element("p", given) if k else None)
     if not found.get("widths"):
         return told
     chart = line(
@@ -321,7 +331,7 @@ SECTIONS: tuple[tuple[str, Section], ...] = (
     ("Verdict", verdict),
     ("Clusters", clusters),
     ("Map", picture),
-    ("Choice of the width", choice),
+    ("Choice of k and width", choice),
     ("Borderline and far rows", unusual),
     ("Warnings", warnings),
     ("Against the run before", runs),

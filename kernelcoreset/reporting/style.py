@@ -72,6 +72,7 @@ td.number:first-child,th.number:first-child{width:7em;padding-right:20px}
 .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,430px),1fr));gap:20px}
 figure{margin:0;max-width:620px}
+.share{min-width:6.5em}
 .bar{display:block;height:6px;min-width:2px;border-radius:3px;margin:4px 0 0 auto;background:var(--bar)}
 figcaption{font-size:.88rem;margin-top:6px}
 svg{display:block;width:100%;height:auto;background:var(--panel);border:1px solid var(--line);border-radius:8px}

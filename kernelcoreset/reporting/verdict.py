@@ -9,6 +9,8 @@ from typing import Any
 GOOD, FAIR, POOR, UNKNOWN = "good", "fair", "poor", "unknown"
 _SMALL_ERROR, _LARGE_ERROR = 0.02, 0.10
 _STABLE, _UNSTABLE = 0.9, 0.6
+# The silhouette of data without clusters differs from its reference by less, if the data are not very skewed.
+_APART = 0.05
 
 
 @dataclass(frozen=True)
@@ -64,27 +66,58 @@ def coreset_verdict(certificate: Mapping[str, Any] | None) -> Verdict:
 def cluster_verdict(quality: Mapping[str, Any] | None) -> Verdict:
     """Return how far the clusters can be trusted, from the quality in the description of a record.
 
+    Two questions: would other rows give the same clusters (`stability`), and do they lie farther apart than in data
+    without clusters (`separation`)? Two times yes is good, one doubt is fair, two are poor, and so is a clear no to the
+    first. Neither question depends on the width of the kernel, as variance explained and silhouette do.
+
     Examples
     --------
-    >>> cluster_verdict({"stability": 0.97}).light
+    >>> cluster_verdict({"stability": 0.97, "separation": 0.3}).light
     'good'
+    >>> cluster_verdict({"stability": 0.97, "separation": 0.01}).state
+    'two halves of the data agree to 0.97, separation +0.01'
     """
-    stability = (quality or {}).get("stability")
+    stability, separation = ((quality or {}).get(name) for name in ("stability", "separation"))
     if stability is None:
         return Verdict(UNKNOWN, "not judged", "This run did not judge the clusters, so nothing is said about them.")
-    state = f"two halves of the data agree to {stability:.2f}"
-    if stability >= _STABLE:
-        return Verdict(GOOD, state, "Other rows of the same kind would give the same clusters: give them names.")
-    if stability >= _UNSTABLE:
+    measured = "not measured" if separation is None else f"{separation:+.2f}"
+    state = f"two halves of the data agree to {stability:.2f}, separation {measured}"
+    is_apart = separation is not None and separation >= _APART
+    if stability < _UNSTABLE:
+        return Verdict(
+            POOR,
+            state,
+            "Other rows of the same kind would give other clusters: do not build on them. kernelcoreset.explore says "
+            "which number of clusters and which width hold.",
+        )
+    if stability >= _STABLE and is_apart:
+        return Verdict(
+            GOOD,
+            state,
+            "Other rows of the same kind would give the same clusters, and they lie apart: give them names.",
+        )
+    if is_apart:
         return Verdict(
             FAIR,
             state,
-            "The clusters are there, but some borders would move with other rows. Look at the borderline rows, and try "
+            "The clusters lie apart, but some borders would move with other rows. Look at the borderline rows, and try "
             "other numbers of clusters with kernelcoreset.explore.",
+        )
+    if stability >= _STABLE:
+        between = (
+            "whether they lie apart was not measured"
+            if separation is None
+            else "they lie no farther apart than parts of data without clusters"
+        )
+        return Verdict(
+            FAIR,
+            state,
+            f"Other rows of the same kind would give the same clusters, but {between}. Use them to divide the rows, "
+            "not as groups of their own; kernelcoreset.explore says whether another number of clusters stands out.",
         )
     return Verdict(
         POOR,
         state,
-        "Other rows of the same kind would give other clusters: do not build on them. kernelcoreset.explore says which "
-        "number of clusters and which width hold.",
+        "The clusters are parts of one cloud, and their borders would move with other rows: do not give them names. "
+        "kernelcoreset.explore says whether another number of clusters or another width stands out.",
     )

@@ -1,4 +1,7 @@
-"""Shows how far the Spark jobs of a step are: rows on classic Spark, tasks on Spark Connect, where the server tells."""
+"""Shows how far the Spark jobs of a step are: rows, as the tasks send them.
+
+On Spark Connect the tasks may not reach the client. Then finished tasks are shown, as the server tells them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,28 +23,39 @@ _BYTES = 256
 
 @contextmanager
 def watched(spark: SparkSession, name: str, total: int | None = None) -> Iterator[None]:
-    """Show how far the Spark jobs in this context are: rows on classic Spark, tasks on Spark Connect."""
+    """Show how far the Spark jobs in this context are: rows if they arrive here, else tasks on Spark Connect."""
     progress = Progress(name, total)
-    if is_remote():
-        with _watched_by_server(spark, progress):
-            yield
-        return
+    tasks = _tasks_counted(spark, progress) if is_remote() else nullcontext()
+    with _rows_counted(spark, progress), tasks, shown(progress):
+        yield
+
+
+@contextmanager
+def _rows_counted(spark: SparkSession, progress: Progress) -> Iterator[None]:
     try:
-        listener = _Listener(spark.conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1", progress)
-    except OSError:  # no port to be had: the job runs without a progress line
+        listener = _Listener(_own_host(spark), progress)
+    except (OSError, NotImplementedError):  # no port, or no address that tasks may reach: no rows in the progress line
         yield
         return
     listen_at(listener.address)
     try:
-        with shown(progress):
-            yield
+        yield
     finally:
         listen_at(None)
         listener.close()
 
 
+def _own_host(spark: SparkSession) -> str:
+    """The address at which tasks reach this process, if they do."""
+    if not is_remote():
+        return spark.conf.get("spark.driver.host", "127.0.0.1") or "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as toward_server:
+        toward_server.connect((spark.client.host, 1))  # sends nothing; the system chooses the address
+        return str(toward_server.getsockname()[0])
+
+
 @contextmanager
-def _watched_by_server(spark: SparkSession, progress: Progress) -> Iterator[None]:
+def _tasks_counted(spark: SparkSession, progress: Progress) -> Iterator[None]:
     def handle(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         known = list(stages or ())
         progress.tasks = sum(stage.num_completed_tasks for stage in known)
@@ -49,8 +63,7 @@ def _watched_by_server(spark: SparkSession, progress: Progress) -> Iterator[None
 
     spark.registerProgressHandler(handle)  # type: ignore[arg-type]
     try:
-        with shown(progress):
-            yield
+        yield
     finally:
         spark.removeProgressHandler(handle)  # type: ignore[arg-type]
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -11,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import kernelcoreset
+from benchmarks.new_user import STEPS, at_terminal, commands, environment_of, install, prepare
 from kernelcoreset.jobs.cli import JOBS
-from tests.environments import lend_packages, make_environment
 
 ROOT = Path(__file__).parents[2]
+DATA = os.environ.get("KERNELCORESET_DATA")  # of the data sets of docs/data.md
 SCRIPTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 SETTINGS = """
 [input]
@@ -49,15 +49,7 @@ def call(*command, cwd):
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """An environment with the wheel; it uses the packages of this one, because installing them takes minutes."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    call(*pip, "wheel", ROOT, "--no-deps", "--wheel-dir", folder, cwd=folder)
-    (wheel,) = folder.glob("*.whl")
-    python = make_environment(folder / "environment")
-    # Before the packages are added: pip must not find this project among them and replace it.
-    call(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
-    lend_packages(folder / "environment")
-    return folder / "environment"
+    return install(tmp_path_factory.mktemp("wheel")).parent
 
 
 def test_the_installed_package_is_the_wheel(installed, tmp_path):
@@ -94,3 +86,37 @@ def test_a_whole_run_from_the_wheel(installed, tmp_path):
     call(program, "report", "labels.run.json", "--output", "again.html", cwd=tmp_path)
     assert (tmp_path / "again.html").read_bytes() == page
     assert JOBS["run"].description in call(program, "run", "--help", cwd=tmp_path)
+
+
+@pytest.mark.skipif(
+    not DATA, reason="no real data: set KERNELCORESET_DATA to a folder of the data sets of docs/data.md"
+)
+def test_the_path_of_a_new_user(installed, tmp_path):
+    """At a terminal, on the bank's customers: every step says what it does while it does it, and ends well.
+
+    benchmarks/new_user.py measures how long nothing is shown. Here beats are so frequent that each step has some.
+    """
+    prepare(Path(DATA), tmp_path)
+    # The code that this checkout has compiled is the wheel's: only the benchmark compiles again.
+    environment = {name: value for name, value in environment_of(tmp_path).items() if name != "NUMBA_CACHE_DIR"}
+    often = "import kernelcoreset.heartbeat as h; h.EVERY = 0.02\n"
+    said = {}
+    for name, command in commands(installed / "bin").items():
+        code = [often + part if name in STEPS and part == STEPS[name] else part for part in command]
+        seen = at_terminal(code, tmp_path, environment)
+        assert seen.code == 0, f"{name}: {seen.text}"
+        said[name] = seen.text
+    assert "kernelcoreset: exploring a sample of the rows, " in said["explore"]
+    assert "Take k = " in said["explore"]
+    for name in STEPS:
+        if name != "explore":
+            assert "Cluster 0: " in said[name]
+            assert "kernelcoreset: describing the clusters, " in said[name]
+    assert "kernelcoreset: building a coreset of 40,188 points" in said["five lines"]
+    assert "building a coreset of 40,188 points" in said["fit, describe, label new rows"]
+    page = (tmp_path / "labels.report.html").read_text()
+    assert "Cluster quality" in page
+    assert (tmp_path / "again.html").read_text() == page
+    assert "session" in said["the job, with its report"]
+    labels = pq.read_table(tmp_path / "new-labels")
+    assert (len(labels), set(labels["prediction"].to_pylist()) <= {0, 1, 2}) == (1_000, True)

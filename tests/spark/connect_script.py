@@ -127,11 +127,34 @@ def sql(spark):
     return {**found, "labels": labels_of(model.transform(rows))[0]}
 
 
+def counts(spark):
+    """What the progress line of a step knows in the end."""
+    from kernelcoreset.jobs.progress import Progress
+    from kernelcoreset.spark import progress as watching
+    from kernelcoreset.spark.row_counts import counted
+    from kernelcoreset.spark.tasks import map_batches
+
+    kept = []
+
+    class Kept(Progress):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            kept.append(self)
+
+    watching.Progress = Kept
+    frame = spark.range(0, 5_000, numPartitions=3)
+    with watching.watched(spark, "leaves", 5_000):
+        map_batches(frame, counted, frame.schema).count()
+    watching.Progress = Progress
+    return {"line": kept[0].line(5.0), "tasks": kept[0].tasks}
+
+
 def main():
     kind, folder = sys.argv[1:]
     os.chdir(folder)
     spark = open_session(kind)
     found = {"jobs": jobs(spark), "estimator": estimator(spark), "spectral": spectral(spark), "sql": sql(spark)}
+    found["counts"] = counts(spark)
     print(json.dumps({"session": type(spark).__module__, **found}))
     spark.stop()
 

@@ -241,7 +241,26 @@ def test_quality_is_that_of_the_slow_twin():
     assert found["stability"] == pytest.approx(1.0)
     one = kc.KernelKMeansModel.fit_coreset(kc.Coreset(points, weights), 1, kernel).quality()
     assert one["explained"] == pytest.approx(0.0, abs=1e-12)
-    assert (one["silhouette"], one["stability"], one["persistence"]) == (None, None, None)
+    assert [one[name] for name in ("silhouette", "stability", "persistence", "separation")] == [None] * 4
     few = kc.Coreset(points[:4], weights[:4])
     labels = np.array([0, 1, 2, 2])
     assert quality_of(few, labels, model.similar_fit, kernel)["stability"] is None
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda k: kc.KernelKMeans(k, sigma="median", coreset_size=300, random_state=0),
+        lambda k: kc.KernelKMeans(k, kernel="linear", coreset_size=300, random_state=0),
+        lambda k: kc.SpectralClustering(k, coreset_size=300, random_state=0),
+        lambda k: kc.SpectralClustering(k, kernel=kc.Gaussian(3.0), coreset_size=300, random_state=0),
+    ],
+    ids=["gaussian", "linear", "neighbors", "cut"],
+)
+def test_separation_tells_clusters_from_parts_of_a_cloud(make):
+    """Also of a long cloud, whose parts come back with other rows."""
+    rng = np.random.default_rng(0)
+    clusters = rng.normal(size=(3_000, 2)) + rng.integers(0, 4, (3_000, 1)) * [9.0, 4.0]
+    assert make(4).fit(clusters).model_.quality()["separation"] > 0.1
+    for cloud in (rng.normal(size=(3_000, 2)) * [9.0, 3.0], rng.uniform(size=(3_000, 2)) * [20.0, 2.0]):
+        assert make(3).fit(cloud).model_.quality()["separation"] < 0.05

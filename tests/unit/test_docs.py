@@ -129,6 +129,23 @@ def test_links_lead_to_files_and_headings(page):
             assert heading in anchors | set(re.findall(r'<a id="([^"]+)">', found)), f"{page} links to {target}"
 
 
+def test_the_overview_links_all_results():
+    text = (ROOT / "docs/results.md").read_text()
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs/results").rglob("*.md")]
+    assert len(pages) > 20
+    assert [page for page in pages if f"({page}" not in text] == []
+
+
+def test_every_message_of_the_troubleshooting_page_exists():
+    """The first column quotes messages: each is in the sources."""
+    rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    sources = "".join(path.read_text() for path in (ROOT / "kernelcoreset").rglob("*.py"))
+    assert len(rows) >= 4
+    for quoted in rows:
+        words = quoted.replace("for this machine, once", "for this machine, ")  # the rest of that one is a value
+        assert words in sources, quoted
+
+
 def test_no_page_names_a_folder_of_one_machine():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:

@@ -115,8 +115,15 @@ def test_the_summary_says_what_a_person_wants_to_know():
     record.add(
         certificate={"largest_error": 0.012, "center_sets": 100, "fraction": 0.05, "standard_error": 0.001},
     )
+    sentences = ["Cluster 0: 750 rows.", "Cluster 1: 250 rows.", "Silhouette 0.50."]
+    quality = {"explained": 0.5, "silhouette": None, "stability": 0.95, "separation": -0.01}
+    record.add(description={"clusters": [{}, {}], "sentences": sentences, "quality": quality})
     summary = summary_of(record)
+    assert "Silhouette" not in summary
     for part in (
+        "described    Cluster 0: 750 rows.",
+        "             Cluster 1: 250 rows.",
+        "quality      50% of the variance is between the clusters, halves of the data agree to 0.95, separation -0.01",
         "rows         21,040,936 (7 bad rows left out)",
         "kernel       Linear()",
         "coreset      1,000 points, total weight 21,000,000, from 161 leaves",

@@ -107,6 +107,7 @@ def test_a_page_has_all_sections_and_every_text_is_escaped(tmp_path):
     assert "<script" not in text
     assert page.text.count(EVIL) >= 7  # columns, values, warnings, keys, output: shown as they are
     assert "7 bad rows were left out" in page.text
+    assert "The number of clusters, 3, is from the settings" in page.text
     assert "75.0% of the weight is in the same cluster" in page.text
 
 
@@ -242,11 +243,23 @@ def test_the_light_of_the_coreset_follows_its_error(error, light):
     assert ("coreset_size" in found.follows) == (light in ("fair", "poor"))
 
 
-@pytest.mark.parametrize(("stability", "light"), [(0.95, "good"), (0.7, "fair"), (0.1, "poor"), (None, "unknown")])
-def test_the_light_of_the_clusters_follows_their_stability(stability, light):
-    found = cluster_verdict({"stability": stability})
+@pytest.mark.parametrize(
+    ("stability", "separation", "light"),
+    [
+        (0.95, 0.3, "good"),
+        (0.95, 0.04, "fair"),  # comes back with other rows, but nothing lies between
+        (0.95, None, "fair"),  # the record of an earlier version
+        (0.7, 0.3, "fair"),
+        (0.7, 0.04, "poor"),
+        (0.1, 0.3, "poor"),
+        (None, 0.3, "unknown"),
+    ],
+)
+def test_the_light_of_the_clusters_follows_stability_and_separation(stability, separation, light):
+    found = cluster_verdict({"stability": stability, "separation": separation})
     assert found.light == light
     assert ("explore" in found.follows) == (light in ("fair", "poor"))
+    assert ("give them names" in found.follows.replace("do not give them names", "")) == (light == "good")
 
 
 # --- pictures --------------------------------------------------------------------------------------------------------
