@@ -1,15 +1,19 @@
 """What holds for every center set: errors, proved bounds and lower bounds on the optimum, beside each other.
 
-Run from the project's root: python benchmarks/guarantee.py --data DIR
+Run from the project's root: python benchmarks/guarantee.py --data DIR --scratch DIR
+and the same with --part bounds, violations and optimum. Each writes a page of its own. What was measured is kept in the
+scratch folder: after --minutes the command ends, and the same command goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +31,7 @@ from kernelcoreset import (
     draw_center_sets,
     solve_exact,
 )
+from kernelcoreset.coresets.transport import Transport
 
 K = 5
 SIZES = (100, 1000, 4000)
@@ -35,6 +40,13 @@ KINDS = ("uniform", "spread", "crowded", "fitted", "adversarial")
 FITTED = 5
 ASCENT_STARTS, ASCENT_STEPS = 3, 60
 ROWS, SIZE = 400, 100  # of the many small cases
+AT_ONCE = 200  # small coresets in a piece that is kept
+PAGES = {
+    "errors": ("guarantee.md", "Guarantees: measured errors"),
+    "bounds": ("guarantee_bounds.md", "Guarantees: proved bounds"),
+    "violations": ("guarantee_violations.md", "Guarantees: violations"),
+    "optimum": ("guarantee_optimum.md", "Guarantees: lower bounds on the optimum"),
+}
 SOURCES = {"blobs, d = 1": 1, "blobs, d = 2": 2, "blobs, d = 5": 5}
 
 
@@ -97,41 +109,117 @@ class Measured:
         return abs(estimate / truth - 1)
 
 
-def error_tables(folder: Path, draws: int, count: int, small: bool) -> Iterator[str]:
-    """Errors by pair, size, draw and kind of center sets, and the proved bound of the last coreset."""
-    census = datasets.load(folder, "census")
-    pairs = [*datasets.pairs(folder), ("census gaussian", census, Gaussian(sigma=datasets.median_distance(census)))]
-    mean: dict[tuple[str, int, str], dict[str, float]] = {}
-    proofs: list[list[object]] = []
-    for name, points, kernel in pairs[: 1 if small else None]:
-        begin = time.perf_counter()
-        measured = Measured(points, kernel, count)
-        for size in SIZES[: 1 if small else None]:
-            for draw in DRAWS:
-                coresets = [build_coreset(points, K, kernel, size, seed=seed, draw=draw) for seed in range(draws)]
-                found = [measured.errors(coreset, seed) for seed, coreset in enumerate(coresets)]
-                mean[name, size, draw] = {kind: float(np.mean([own[kind] for own in found])) for kind in KINDS}
-                if draw == "ordered":
-                    certificate = coresets[-1].certify(points, n_center_sets=20)
-                    proved, largest = certificate.proved, max(found[-1].values())
-                    proofs.append(
-                        [name, size, percent(largest), percent(proved["error_from_found"]), percent(proved["error"]),
-                         "all" if proved["confidence"] == 1 else f"{proved['rows']:,}"]
-                    )  # fmt: skip
-        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+class Kept:
+    """Results that are kept in a file, so that a long run can be made in parts."""
+
+    def __init__(self, path: Path, minutes: float) -> None:
+        self.path, self.end = path, time.monotonic() + 60 * minutes
+        self.found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+
+    def get(self, name: str, measure: Callable[[], Any]) -> Any:
+        """Return what was kept under this name, else measure it; end the program if the time is over."""
+        if name not in self.found:
+            if time.monotonic() > self.end:
+                sys.exit(f"{len(self.found)} results are kept in {self.path}; run the same command again to go on.")
+            begin = time.perf_counter()
+            self.found[name] = measure()
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text(json.dumps(self.found, indent=1))
+            print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+        return self.found[name]
+
+
+def pairs_of(options: argparse.Namespace) -> list[tuple[str, np.ndarray, Kernel]]:
+    """The six pairs, and Census."""
+    pairs = datasets.pairs(options.data)
+    if options.six or options.small:
+        return pairs[: 1 if options.small else None]
+    census = datasets.load(options.data, "census")
+    return [*pairs, ("census gaussian", census, Gaussian(sigma=datasets.median_distance(census)))]
+
+
+def mean_errors(points: np.ndarray, kernel: Kernel, size: int, draws: int, count: int) -> dict[str, dict[str, float]]:
+    """Mean over coresets of the largest error, by draw and kind of center sets."""
+    measured = Measured(points, kernel, count)
+    means = {}
+    for draw in DRAWS:
+        coresets = [build_coreset(points, K, kernel, size, seed=seed, draw=draw) for seed in range(draws)]
+        found = [measured.errors(coreset, seed) for seed, coreset in enumerate(coresets)]
+        means[draw] = {kind: float(np.mean([own[kind] for own in found])) for kind in KINDS}
+    return means
+
+
+def error_tables(kept: Kept, options: argparse.Namespace) -> Iterator[str]:
+    """Errors by pair, size, draw and kind of center sets."""
+    draws, count = options.draws, options.center_sets
+    mean: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
+    for name, points, kernel in pairs_of(options):
+        for size in options.sizes:
+
+            def measure(points: np.ndarray = points, kernel: Kernel = kernel, size: int = size) -> Any:
+                return mean_errors(points, kernel, size, draws, count)
+
+            mean[name, size] = kept.get(f"{name}, N = {size}", measure)
+    yield (
+        f"Largest relative error of the cost over center sets of k={K}, mean of {draws} coresets. Fitted "
+        "center sets are kernel means found on other coresets; adversarial ones are found by ascent on the error of "
+        "each coreset. What is proved is in [another table](guarantee_bounds.md)."
+    )
     for kind in KINDS:
         rows: list[list[object]] = []
-        for name, size in dict.fromkeys((name, size) for name, size, _ in mean):
-            iid, ordered = (mean[name, size, draw][kind] for draw in DRAWS)
+        ratios: dict[int, list[float]] = {}
+        for (name, size), by_draw in mean.items():
+            iid, ordered = (by_draw[draw][kind] for draw in DRAWS)
             rows.append([name, size, percent(iid), percent(ordered), f"{iid / ordered:.1f}x"])
+            if not name.startswith("census"):
+                ratios.setdefault(size, []).append(iid / ordered)
         header = ["data, kernel", "N", *DRAWS, "iid / ordered"]
         yield f"## Error, {kind} center sets\n\n" + tables.table(header, rows)
-        six = [[size, geometric_mean([mean[n, s, "iid"][kind] / mean[n, s, "ordered"][kind] for n, s, d in mean
-                                      if s == size and d == "iid" and not n.startswith("census")])]
-               for size in dict.fromkeys(s for _, s, _ in mean)]  # fmt: skip
-        yield "Geometric mean over the six pairs: " + ", ".join(f"N = {size}: {value:.1f}x" for size, value in six)
-    header = ["data, kernel", "N", "largest error found", "proved, from the found cost on", "proved, every set", "rows"]
-    yield "## The proved bound beside the largest error found\n\n" + tables.table(header, proofs)
+        six = ", ".join(f"N = {size}: {geometric_mean(own):.1f}x" for size, own in ratios.items())
+        yield f"Geometric mean over the six pairs: {six}"
+
+
+def proved_rows(
+    name: str, points: np.ndarray, kernel: Kernel, sizes: list[int], seed: int, count: int
+) -> list[list[object]]:
+    """The largest error found for one coreset of each size, and what is proved about it."""
+    measured = Measured(points, kernel, count)
+    rows: list[list[object]] = []
+    for size in sizes:
+        coreset = build_coreset(points, K, kernel, size, seed=seed)
+        largest = max(measured.errors(coreset, seed).values())
+        proved = coreset.certify(points, n_center_sets=20).proved
+        seen = "all" if proved["confidence"] == 1 else f"{proved['rows']:,}"
+        bounds = [percent(proved["error_from_found"]), percent(proved["error"]), percent(by_transport(proved))]
+        rows.append([name, size, percent(largest), *bounds, seen])
+    return rows
+
+
+def bound_table(kept: Kept, options: argparse.Namespace) -> Iterator[str]:
+    """The proved bound of one coreset per pair and size."""
+    yield (
+        f"For every set of k={K} centers, and for those that cost at least as much as the clustering found. The "
+        'largest error found is that over uniform, spread, crowded, fitted and adversarial center sets. "By transport '
+        'alone" is the bound of step 3 of [the proof](../algorithms.md#guarantees-step-by-step), without the flow of '
+        "step 4."
+    )
+    rows: list[list[object]] = []
+    sizes, seed, count = options.sizes, options.draws - 1, options.center_sets
+    for name, points, kernel in pairs_of(options):
+
+        def measure(name: str = name, points: np.ndarray = points, kernel: Kernel = kernel) -> list[list[object]]:
+            return proved_rows(name, points, kernel, sizes, seed, count)
+
+        rows += kept.get(f"bound, {name}, {sizes}", measure)
+    header = ["data, kernel", "N", "largest error found", "proved, from the found cost on", "proved, every set",
+              "by transport alone", "rows"]  # fmt: skip
+    yield "## The proved bound beside the largest error found\n\n" + tables.table(header, rows)
+
+
+def by_transport(proved: Mapping[str, Any]) -> float:
+    """The bound of the transport plan alone."""
+    names = ("moved", "least", "most", "wrong", "coreset_cost_at_least")
+    return Transport(*(proved[name] for name in names), 2.0).error
 
 
 def percent(value: float) -> str:
@@ -142,43 +230,65 @@ def geometric_mean(values: list[float]) -> float:
     return float(np.exp(np.mean(np.log(values))))
 
 
-def violation_table(coresets: int) -> Iterator[str]:
-    """Many small coresets: how often any center set, also one found by ascent, is outside of a bound."""
+def violations(d: int, kernel: Kernel, seeds: range) -> dict[str, float]:
+    """Of many small coresets: how often any center set, also one found by ascent, is outside of a bound."""
+    certain = sampled = beaten = 0
+    closest = 0.0
+    generator = np.random.default_rng(d)
+    points = generator.normal(scale=2.0, size=(6, d))[generator.integers(6, size=ROWS)]
+    points = points + generator.normal(size=points.shape) * 0.5
+    measured = Measured(points, kernel, 30)
+    for seed in seeds:
+        draw = ("ordered", "iid", "uniform")[seed % 3]
+        coreset = build_coreset(points, K, kernel, SIZE, seed=seed, draw=draw)
+        whole = coreset.certify(points, n_center_sets=1)
+        part = coreset.certify(points, n_center_sets=1, most_rows=ROWS // 2, seed=seed)
+        largest = max(max(measured.errors(coreset, seed).values()) if seed % 10 == 0 else 0.0,
+                      *(float(np.abs(center_set_costs(coreset.points, sets, kernel, weights=coreset.weights)
+                                     / measured.truth[kind] - 1).max())
+                        for kind, sets in measured.sets.items()))  # fmt: skip
+        certain += largest > whole.proved["error"]
+        sampled += largest > part.proved["error"]
+        beaten += part.proved["error"] < by_transport(whole.proved)
+        closest = max(closest, largest / whole.proved["error"])
+    return {"certain": certain, "sampled": sampled, "beaten": beaten, "closest": closest}
+
+
+def violation_table(kept: Kept, coresets: int) -> Iterator[str]:
+    """Violations by data and kernel."""
     rows: list[list[object]] = []
+    each = -(-coresets // (2 * len(SOURCES)))
     for name, d in SOURCES.items():
         for kernel in (Gaussian(sigma=2.0), Polynomial(degree=2, c=1.0)):
-            certain = sampled = beaten = 0
-            closest = 0.0
-            each = -(-coresets // (2 * len(SOURCES)))
-            generator = np.random.default_rng(d)
-            points = generator.normal(scale=2.0, size=(6, d))[generator.integers(6, size=ROWS)]
-            points = points + generator.normal(size=points.shape) * 0.5
-            measured = Measured(points, kernel, 30)
-            for seed in range(each):
-                draw = ("ordered", "iid", "uniform")[seed % 3]
-                coreset = build_coreset(points, K, kernel, SIZE, seed=seed, draw=draw)
-                whole = coreset.certify(points, n_center_sets=1)
-                part = coreset.certify(points, n_center_sets=1, most_rows=ROWS // 2, seed=seed)
-                largest = max(max(measured.errors(coreset, seed).values()) if seed % 10 == 0 else 0.0,
-                              *(float(np.abs(center_set_costs(coreset.points, sets, kernel, weights=coreset.weights)
-                                             / measured.truth[kind] - 1).max())
-                                for kind, sets in measured.sets.items()))  # fmt: skip
-                certain += largest > whole.proved["error"]
-                sampled += largest > part.proved["error"]
-                beaten += part.proved["error"] < whole.proved["error"]
-                closest = max(closest, largest / whole.proved["error"])
+            parts = []
+            for low in range(0, each, AT_ONCE):
+                seeds = range(low, min(each, low + AT_ONCE))
+
+                def measure(d: int = d, kernel: Kernel = kernel, seeds: range = seeds) -> dict[str, float]:
+                    return violations(d, kernel, seeds)
+
+                parts.append(kept.get(f"violations, {name}, {kernel!r}, {seeds}", measure))
+            certain, sampled, beaten = (sum(own[what] for own in parts) for what in ("certain", "sampled", "beaten"))
+            closest = max(own["closest"] for own in parts)
             rows.append([name, type(kernel).__name__, each, certain, f"{closest:.2f}", sampled, f"{beaten / each:.2%}"])
     header = ["data", "kernel", "coresets", "outside, all rows", "largest error / bound", "outside, sample of rows",
               "bound of the sample below that of all rows"]  # fmt: skip
     yield (
         f"## Violations\n\nCoresets of {SIZE} points for {ROWS} rows, by all three draws. The bound on all rows has no "
         "probability: it must never fail. That of a sample of half of the rows has a confidence of 99 %; the last "
-        "column is how often it is below that of all rows.\n\n" + tables.table(header, rows)
+        "column is how often it is below that of the same kind, by transport, of all rows.\n\n"
+        + tables.table(header, rows)
     )
 
 
-def optimum_table(cases: int) -> Iterator[str]:
+def optimum_table(kept: Kept, cases: int) -> Iterator[str]:
     """The lower bound on the optimum against branch and bound."""
+    rows = kept.get(f"optimum, {cases} cases", lambda: optimum_rows(cases))
+    header = ["kernel", "k", "cases", "bounds above the optimum", "bound / optimum, coreset of 20", "of all 26 points"]
+    yield "## The lower bound on the optimum, against `solve_exact`\n\n" + tables.table(header, rows)
+
+
+def optimum_rows(cases: int) -> list[list[object]]:
     rows: list[list[object]] = []
     for kernel in (Linear(), Gaussian(sigma=2.0), Polynomial(degree=2, c=1.0)):
         for k in (2, 3):
@@ -195,27 +305,35 @@ def optimum_table(cases: int) -> Iterator[str]:
                 shares.append(bound.meaning["optimum_at_least"] / optimum)
                 from_all.append(whole.proved["coreset_cost_at_least"] / optimum)
             rows.append([repr(kernel), k, cases, above, f"{np.median(shares):.2f}", f"{np.median(from_all):.2f}"])
-    header = ["kernel", "k", "cases", "bounds above the optimum", "bound / optimum, coreset of 20", "of all 26 points"]
-    yield "## The lower bound on the optimum, against `solve_exact`\n\n" + tables.table(header, rows)
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with the Parquet files")
+    parser.add_argument("--scratch", type=Path, required=True, help="folder for what is kept between runs")
+    parser.add_argument("--part", choices=PAGES, default="errors", help="which page (errors)")
+    parser.add_argument("--minutes", type=float, default=8.0, help="start nothing new after this time (8)")
     parser.add_argument("--draws", type=int, default=8, help="coresets per cell (8)")
     parser.add_argument("--center-sets", type=int, default=60, help="center sets of each random kind (60)")
     parser.add_argument("--coresets", type=int, default=10_000, help="small coresets whose bounds are tried (10,000)")
-    parser.add_argument("--small", action="store_true", help="one pair and one size only")
-    parser.add_argument("--out", type=Path, default=Path("docs/results/guarantee.md"))
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="of the coresets (100 1000 4000)")
+    parser.add_argument("--six", action="store_true", help="without Census")
+    parser.add_argument("--small", action="store_true", help="one pair only")
+    parser.add_argument("--out", type=Path, help="the page (in docs/results)")
     options = parser.parse_args()
-    about = (
-        f"Largest relative error of the cost over center sets of k={K}, mean of {options.draws} coresets. Fitted "
-        "center sets are kernel means found on other coresets; adversarial ones are found by ascent on the error of "
-        "each coreset."
-    )
-    sections = [about, *error_tables(options.data, options.draws, options.center_sets, options.small)]
-    sections += [*violation_table(options.coresets), *optimum_table(50 if not options.small else 3)]
-    tables.write_results(options.out, "Guarantees", sections)
+    size = f"{options.draws}-{options.center_sets}"
+    kept = Kept(options.scratch / f"guarantee-{options.part}-{size}.json", options.minutes)
+    page, title = PAGES[options.part]
+    if options.part == "errors":
+        sections = [*error_tables(kept, options)]
+    elif options.part == "bounds":
+        sections = [*bound_table(kept, options)]
+    elif options.part == "violations":
+        sections = [*violation_table(kept, options.coresets)]
+    else:
+        sections = [*optimum_table(kept, 3 if options.small else 50)]
+    tables.write_results(options.out or Path("docs/results") / page, title, sections)
 
 
 if __name__ == "__main__":

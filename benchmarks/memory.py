@@ -1,4 +1,4 @@
-"""The memory of this process and of the Python workers of its Spark session, while something runs."""
+"""Memory and processor time of this process and of the Java and the Python workers of its Spark session."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 _PROCESSES = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Memory:
@@ -59,6 +60,23 @@ class Memory:
         self.driver = max(self.driver, peak)
         largest = [max((current for current, _ in some), default=0) for some in (workers, java)]
         self.samples.append((time.perf_counter() - self._begin, largest[0], now, largest[1]))
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of all below it so far, those that ended included.
+
+    Other work on the machine changes it much less than the time on the clock.
+    """
+    parents, seconds = dict[int, int](), dict[int, float]()
+    for folder in _PROCESSES.iterdir():
+        if folder.name.isdecimal():
+            try:
+                status = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:  # it has ended
+                continue
+            parents[int(folder.name)] = int(status[1])
+            seconds[int(folder.name)] = sum(map(int, status[11:15])) / _TICKS  # user and system, its own and its dead's
+    return sum(own for process, own in seconds.items() if process == os.getpid() or _is_below(process, parents))
 
 
 def _below() -> tuple[list[int], list[int]]:

@@ -26,6 +26,7 @@ from benchmarks import datasets, tables
 from kernelcoreset import Coreset, CoresetStore, Gaussian, build_coreset, empirical_error
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
+from kernelcoreset.models.rehearsal import rehearse
 from kernelcoreset.store.store import LeafUpdate
 
 K, SIZE, SIGMA = 5, 1000, 50.0
@@ -113,6 +114,7 @@ def follow(settings: Settings, folder: Path, more_conf: dict[str, str] | None = 
     for name, value in {**conf, **(more_conf or {})}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    rehearse()  # as the session of the job does, while Java starts: else the first micro-batch would compile
     progress: list[dict] = []
     own = _Listener.on(progress)
     spark.streams.addListener(own)

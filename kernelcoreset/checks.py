@@ -125,16 +125,14 @@ def check_columns(wanted: Mapping[str, Sequence[str]], existing: Sequence[str]) 
         meant = closest_name(name, existing)
         hint = f"; did you mean `{meant}`?" if meant else "."
         sentences.append(f"`{setting}`: there is no column `{name}`{hint}")
-    raise SettingError(f"{' '.join(sentences)} The columns are: {', '.join(existing) or 'none'}.{_csv_hint(existing)}")
-
-
-def _csv_hint(existing: Sequence[str]) -> str:
-    """What to do if the columns have the names that Spark gives those of a CSV without a header."""
-    if not existing or any(name != f"_c{place}" for place, name in enumerate(existing)):
-        return ""
-    return (
-        " These are the names of a CSV that was read without its header: set header=True and inferSchema=True in "
-        "spark.read.csv, or input.options = {header = true, inferSchema = true} in the settings of a job."
+    columns = f"The columns are: {', '.join(existing) or 'none'}."
+    if any(name != f"_c{place}" for place, name in enumerate(existing)) or not existing:
+        raise SettingError(f"{' '.join(sentences)} {columns}")
+    # What to do comes first: logs shorten long messages.
+    raise SettingError(
+        f"{sentences[0]} The columns have the names that Spark gives those of a CSV without a header: set header=True "
+        "and inferSchema=True in spark.read.csv, or input.options = {header = true, inferSchema = true} in the "
+        f"settings of a job. {columns}"
     )
 
 

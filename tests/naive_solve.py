@@ -100,3 +100,13 @@ def best_center_cost(points, weights, z):
         best = int(costs.argmin())
         least, middle, width = min(least, float(costs[best])), tries[best], width / 2
     return least
+
+
+def vector_lloyd(points, weights, labels, k, steps):
+    """Steps of weighted k-means on vectors; an empty cluster is at the origin."""
+    for _ in range(steps):
+        centers = np.zeros((k, points.shape[1]))
+        for c in np.unique(labels):
+            centers[c] = np.average(points[labels == c], axis=0, weights=weights[labels == c])
+        labels = np.square(points[:, None] - centers[None]).sum(axis=2).argmin(axis=1)
+    return labels

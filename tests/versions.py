@@ -2,7 +2,7 @@
 
 Called by `./tests/run.sh --versions [NAME ...]`. Each environment is a virtual environment in a temporary folder,
 and removed before the next one is made: a pyspark is 400 MB to download. Writes a table to docs/versions.md, in which
-environments that are not named keep their rows.
+environments that are not named keep their rows, and what it says of Spark to README.md.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "versions.md"
+README = ROOT / "README.md"
+START, END = "<!-- rows of the tests -->\n", "<!-- end of the rows -->\n"
 EXTRAS = ("spark", "scikit-learn")
 TOOLS = ("pytest", "hypothesis", "chispa", "polars")
 SHOWN = ("pyspark", "numpy", "numba", "scipy", "pyarrow", "pandas", "scikit-learn")
@@ -31,8 +33,12 @@ UNIT = [
                  "graph", "settings")
 ]  # fmt: skip
 ESTIMATOR = ["tests/spark/test_estimator.py::test_the_summary"]
-PARTS = ("unit tests", "estimator", "demo job")
+JOBS = ["tests/spark/test_update.py::test_nights", "tests/spark/test_stream.py::test_a_stream_in_two_sittings"]
+CONNECT = ["tests/spark/test_connect.py"]
+PARTS = ("unit tests", "estimator", "demo job", "update, stream", "Connect")
 HEADER = ["environment", "tested on", *SHOWN, *PARTS]
+OF_SPARK = ["pyspark", "tested on", *PARTS[1:]]
+"""The columns that the README shows."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,8 @@ def parts(folder: Path) -> Iterator[tuple[str, list[str]]]:
         str(programs / "spark-submit"), "--master", "local[2]", "--properties-file", "conf/spark-defaults.conf",
         "jobs/run.py", "--config", "conf/demo.toml", "--set", f"output.path={folder / 'labels'}",
     ]  # fmt: skip
+    yield PARTS[3], [*pytest, *JOBS]
+    yield PARTS[4], [*pytest, *CONNECT]
 
 
 def check(environment: Environment, folder: Path, log: Path, before: list[Outcome]) -> Outcome:
@@ -152,16 +160,25 @@ def say(line: str) -> None:
 
 
 def read_rows(text: str) -> dict[str, list[str]]:
-    """Return the rows of the table on the page by the names of their environments."""
+    """Return the rows of the table on the page by the names of their environments; parts that are new were not run."""
     rows = [
         [cell.strip() for cell in line.strip("| ").split(" | ")] for line in re.findall(r"^\|.*\|$", text, re.MULTILINE)
     ]
-    return {row[0]: row for row in rows[2:]} if rows[:1] == [HEADER] else {}
+    cells = [dict(zip(rows[0], row, strict=True)) for row in rows[2:]]
+    return {row[HEADER[0]]: [row.get(name, "not run") for name in HEADER] for row in cells}
 
 
-def table(rows: Iterable[list[str]]) -> str:
+def table(rows: Iterable[list[str]], header: list[str] = HEADER) -> str:
     """Return a Markdown table of environments."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in [HEADER, ["---"] * len(HEADER), *rows])
+    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
+
+
+def readme(text: str, rows: Iterable[list[str]]) -> str:
+    """Return the text of README.md with what the rows of docs/versions.md say of Spark."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    shown = table(([dict(zip(HEADER, row, strict=True))[name] for name in OF_SPARK] for row in rows), OF_SPARK)
+    return f"{before}{start}{shown}\n{end}{after}"
 
 
 def page(outcomes: list[Outcome], before: str = "") -> str:
@@ -180,7 +197,8 @@ Written by `./tests/run.sh --versions`; with names of environments it replaces t
 - The tests and `./spark-submit.sh` of a checkout use the pyspark of `constraints.txt`.
 - Unit tests: {len(UNIT)} files that need no Spark. In one run they are not repeated for an environment that differs
   from an earlier one in pyspark alone. Estimator: a test of `kernelcoreset.spark.KernelKMeans` and its summary. Demo
-  job: `jobs/run.py --config conf/demo.toml`.
+  job: `jobs/run.py --config conf/demo.toml`. Update, stream: nights of the job `update`, and a stream in two runs.
+  Connect: estimators, the job `run` and a function of SQL on Spark Connect give what they give on classic Spark.
 """
 
 
@@ -205,6 +223,7 @@ def main(names: list[str]) -> int:
     else:
         say(f"The logs are in {logs}.")
     PAGE.write_text(page(outcomes, PAGE.read_text() if PAGE.exists() else ""))
+    README.write_text(readme(README.read_text(), read_rows(PAGE.read_text()).values()))
     return int(not all(outcome.passed for outcome in outcomes))
 
 

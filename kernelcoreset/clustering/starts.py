@@ -14,6 +14,7 @@ from kernelcoreset.clustering.search import seed_rows
 from kernelcoreset.coresets.seeding import seed_pivots
 from kernelcoreset.kernels.evaluator import as_columns
 from kernelcoreset.kernels.families import Linear
+from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.loops.passes import Cloud
 
 _SPARE_COMPONENTS = 4
@@ -79,22 +80,71 @@ def plain_k_means(
     `start` replaces the D^2 seeds of the first run.
     """
     cloud = Cloud(as_columns(points), np.empty(0))
+    # Copies of what is read-only: loops are compiled once for each kind of array.
+    points, weights = (np.require(array, requirements=["C", "W"]) for array in (points, weights))
     best, least = np.zeros(len(points), dtype=np.int32), np.inf
     for run in range(runs):
         if start is not None and run == 0:
-            labels = start
+            labels = start.astype(np.int32)
         else:
             labels = seed_pivots(Linear(), cloud, weights, k, 2.0, generator).nearest
-        for _ in range(_PLAIN_STEPS):
-            masses = np.zeros((k, len(labels)))
-            masses[labels, np.arange(len(labels))] = weights
-            centers = masses @ points / np.maximum(masses.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-            away = np.square(centers).sum(axis=1) - 2.0 * points @ centers.T
-            labels = away.argmin(axis=1).astype(np.int32)
-        cost = float(weights @ away.min(axis=1))
+        cost = _lloyd(points, weights, labels, np.empty((k, points.shape[1])))
         if cost < least:
             best, least = labels, cost
     return best
+
+
+def _lloyd(points: Floats, weights: Floats, labels: Labels, centers: Floats) -> float:
+    """Improve labels in place by a few steps of k-means; return their cost, less a constant."""
+    for _ in range(_PLAIN_STEPS):
+        place_centers(points, weights, labels, centers)
+        moved, cost = label_nearest(points @ centers.T, centers, weights, labels)
+        if not moved:
+            break
+    return float(cost)
+
+
+@compiled()
+def place_centers(points: Floats, weights: Floats, labels: Labels, centers: Floats) -> None:
+    """Write the means of the clusters; that of an empty one is the origin."""
+    k, d = centers.shape
+    mass = np.zeros(k)
+    for c in range(k):
+        for j in range(d):
+            centers[c, j] = 0.0
+    for i in range(len(labels)):
+        mass[labels[i]] += weights[i]
+        for j in range(d):
+            centers[labels[i], j] += weights[i] * points[i, j]
+    for c in range(k):
+        if mass[c] > 0.0:
+            for j in range(d):
+                centers[c, j] /= mass[c]
+
+
+@compiled()
+def label_nearest(products: Floats, centers: Floats, weights: Floats, labels: Labels) -> tuple[int, float]:
+    """Write the nearest center of every point; return how many points moved, and the cost less sum_x w_x |x|^2.
+
+    products[i, c] = <point, center>.
+    """
+    k, d = centers.shape
+    norms = np.zeros(k)
+    for c in range(k):
+        for j in range(d):
+            norms[c] += centers[c, j] * centers[c, j]
+    moved, cost = 0, 0.0
+    for i in range(len(labels)):
+        nearest, least = 0, np.inf
+        for c in range(k):
+            away = norms[c] - 2.0 * products[i, c]
+            if away < least:
+                nearest, least = c, away
+        cost += weights[i] * least
+        if labels[i] != nearest:
+            labels[i] = nearest
+            moved += 1
+    return moved, cost
 
 
 def principal_components(problem: Problem, k: int, generator: np.random.Generator) -> Floats:

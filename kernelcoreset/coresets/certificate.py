@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from kernelcoreset.checks import (
 )
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import KINDS, center_set_costs, draw_center_sets, relative_errors
+from kernelcoreset.coresets.flow import MOST_POINTS, Flow, plan_flow
 from kernelcoreset.coresets.optimum import least_cost
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import seed_pivots
@@ -29,6 +30,7 @@ from kernelcoreset.coresets.transport import (
     largest_shares,
     nearest_points,
     plan_transport,
+    relative_error,
 )
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
@@ -59,7 +61,8 @@ class Certificate:
         `error`: no set of k centers has a larger relative error; infinity if nothing can be proved.
         `error_from_found`: nor has any set, of any number, that costs at least `found_cost` on the coreset, the cost of
         the best clustering that was tried. `confidence` is 1 if the bounds were computed on all rows, else that of the
-        estimate. `moved`, `least`, `most` and `wrong` are those of the plan that proves it (docs/algorithms.md).
+        estimate. `moved`, `least`, `most` and `wrong` are those of a transport plan, `flow` holds what a flow needs, if
+        all rows were given, else None; the smaller bound of both is stated (docs/algorithms.md).
     meaning : dict
         `k`; `optimum_at_least`: no clustering of all rows into k clusters costs less; `cost`: the cost of the
         clustering that was given, on all rows, and `times_optimum`: it costs at most this many times the optimum (None
@@ -148,7 +151,7 @@ def certify(
     own, own_weights = np.array(coreset.points), np.array(coreset.weights)
     fitted = _FittedCenters(own, own_weights, recipe, generator)
     blocks = fitted.watch(distance_blocks(rows, own, recipe.kernel))
-    proved, plan = prove(own, own_weights, blocks, row_weights, recipe, share, float(fitted.costs.min()))
+    proved, proof = prove(own, own_weights, blocks, row_weights, recipe, share, float(fitted.costs.min()))
     errors = {"fitted": fitted.error(row_weights, share)}
     for kind in KINDS:
         # Like random rows, or from the coreset, where that is much faster.
@@ -168,7 +171,7 @@ def certify(
         "sampled_rows": len(rows),
         "standard_error": fitted.standard_error(row_weights, share),
     }
-    return Certificate(measured, proved, what_it_means(plan, recipe.k, cost))
+    return Certificate(measured, proved, what_it_means(proof, recipe.k, cost))
 
 
 def most_rows_for(size: int) -> int:
@@ -189,6 +192,22 @@ def _recipe_of(coreset: Coreset, k: int | None, kernel: Kernel | None, seed: int
     return Recipe(k, kernel, max(k, len(coreset)), z=settings.get("z", 2.0), seed=seed)
 
 
+class Proof(NamedTuple):
+    """Plans that each bound the cost of every set of centers that costs at least `at_cost` on the coreset."""
+
+    plans: tuple[Transport | Flow, ...]
+    at_cost: float
+
+    def interval(self, coreset_cost: float) -> tuple[float, float]:
+        """Return the least and the largest cost on all rows of centers that cost this much on the coreset."""
+        lows, highs = zip(*(plan.interval(coreset_cost) for plan in self.plans), strict=True)
+        return max(lows), min(highs)
+
+    def error(self, coreset_cost: float) -> float:
+        """Return a bound on the relative error of all centers that cost at least this much on the coreset."""
+        return relative_error(coreset_cost, *self.interval(coreset_cost))
+
+
 def prove(
     points: Floats,
     weights: Floats,
@@ -197,8 +216,8 @@ def prove(
     recipe: Recipe,
     share: float,
     found_cost: float,
-) -> tuple[dict[str, Any], Transport]:
-    """Return the proved part of a certificate, and the plan behind it. Assumes validated input.
+) -> tuple[dict[str, Any], Proof]:
+    """Return the proved part of a certificate, and the plans behind it. Assumes validated input.
 
     `blocks` are the squared distances of the rows to the points of the coreset (`distance_blocks`), `share` is the
     share of all rows that these rows are, a uniform sample, and `found_cost` the cost of a good clustering on the
@@ -214,9 +233,14 @@ def prove(
         # the rows; its spread is that of a sum of independent parts.
         spread = float(parts.std()) * np.sqrt(len(parts) * (1.0 - share))
         plan = plan._replace(moved=plan.moved + _QUANTILE * spread)
+    found_cost_at_least = max(at_cost, found_cost)
+    proof = Proof((plan,), at_cost)
+    if share == 1.0 and at_cost > 0.0 and len(weights) <= MOST_POINTS:
+        flow = plan_flow(edges, squared, row_weights, weights, (at_cost, found_cost_at_least), z)
+        proof = Proof((plan, flow), at_cost)
     found = {
-        "error": plan.error,
-        "error_from_found": plan._replace(at_cost=max(at_cost, found_cost)).error,
+        "error": proof.error(at_cost),
+        "error_from_found": proof.error(found_cost_at_least),
         "found_cost": found_cost,
         "confidence": 1.0 if share == 1.0 else CONFIDENCE,
         "rows": len(row_weights),
@@ -224,14 +248,15 @@ def prove(
         "least": plan.least,
         "most": plan.most,
         "wrong": plan.wrong,
+        "flow": proof.plans[1]._asdict() if len(proof.plans) > 1 else None,
         "coreset_cost_at_least": at_cost,
     }
-    return found, plan
+    return found, proof
 
 
-def what_it_means(plan: Transport, k: int, cost: float | None) -> dict[str, Any]:
-    """Return the meaning of a plan for a clustering that costs `cost` on all rows."""
-    least = plan.interval(plan.at_cost)[0]
+def what_it_means(proof: Proof, k: int, cost: float | None) -> dict[str, Any]:
+    """Return the meaning of a proof for a clustering that costs `cost` on all rows."""
+    least = proof.interval(proof.at_cost)[0]
     return {
         "k": k,
         "optimum_at_least": least,

@@ -118,7 +118,8 @@ class Points(ABC):
         Their numbers start at `first`. KernelError if the cost overflows.
         """
         if ranges is None:
-            ranges = np.repeat([[0, len(pivots)]], len(found.tile_costs), axis=0)
+            ranges = np.zeros((len(found.tile_costs), 2), dtype=np.int64)
+            ranges[:, 1] = len(pivots)
         self.update_nearest(weights, self.rows(pivots), ranges, first, z, found)
         if not np.isfinite(found.tile_costs.sum()):
             raise self.evaluator.overflow("the clustering cost", self.columns)

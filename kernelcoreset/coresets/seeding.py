@@ -86,7 +86,9 @@ def draw_pivots(
         if len(pivots) >= count or cost <= 0.0:
             return Seeding(pivots, best, nearest, onward, cost)
         wanted = min(len(pivots), count - len(pivots)) if batched else 1
-        fresh = np.unique(pick(best, weights, tile_costs, generator.random(wanted)))
+        fresh = pick(best, weights, tile_costs, generator.random(wanted))
+        if wanted > 1:
+            fresh = np.unique(fresh)
         pivots = np.concatenate([pivots, fresh])
 
 

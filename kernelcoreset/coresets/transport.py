@@ -26,6 +26,7 @@ _ROUNDS = (30, 70, 200)  # of scaling; after each of them the plan is looked at
 _WIDTH = 0.3  # of the shares of a row, in mean distances^z to the nearest coreset point
 _TOLERANCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
 _LARGEST_EXPONENT = 60.0
+_LEAST_RECEIVED = 1e-12  # by the weight of a point: one that receives nothing has no share to scale
 
 
 class Transport(NamedTuple):
@@ -60,8 +61,18 @@ class Transport(NamedTuple):
     @property
     def error(self) -> float:
         """A bound on |cost(S, C) / cost(X, C) - 1| for all centers C that cost at least `at_cost` on the coreset S."""
-        low, high = self.interval(self.at_cost)
-        return max(self.at_cost / low - 1.0, 1.0 - self.at_cost / high) if low > 0.0 else math.inf
+        return relative_error(self.at_cost, *self.interval(self.at_cost))
+
+
+def relative_error(coreset_cost: float, low: float, high: float) -> float:
+    """Return the largest relative error of a cost on the coreset, if that on all rows is in the interval.
+
+    Examples
+    --------
+    >>> relative_error(100.0, 80.0, 125.0)
+    0.25
+    """
+    return max(coreset_cost / low - 1.0, 1.0 - coreset_cost / high) if low > 0.0 else math.inf
 
 
 class Edges(NamedTuple):
@@ -91,12 +102,11 @@ def plan_transport(
         Of `largest_shares`.
     at_cost, z : float
     """
-    nearest = np.minimum.reduceat(edges.powers, edges.starts[:-1])
-    shares = _first_shares(*edges, _WIDTH * float(np.average(nearest, weights=row_weights)))
+    shares = near_shares(edges, row_weights)
     plans: list[tuple[float, int, Transport, Floats]] = []
     for rounds in _ROUNDS:
-        _scale(edges.starts, edges.targets, shares, row_weights, weights, rounds)
-        received = _received(edges.starts, edges.targets, shares, row_weights, len(weights))
+        scale_shares(edges.starts, edges.targets, shares, row_weights, weights, rounds)
+        received = received_weights(edges.starts, edges.targets, shares, row_weights, len(weights))
         for tolerance in _TOLERANCES:
             factors = np.clip(weights / received, 1.0 - tolerance, 1.0 + tolerance)
             gaps = np.abs(weights - factors * received)
@@ -140,6 +150,13 @@ def nearest_points(blocks: Iterator[Floats], z: float) -> Edges:
     return Edges(starts, target[by_row], power[by_row] ** (0.5 * z) if z != 2.0 else power[by_row])
 
 
+def near_shares(edges: Edges, row_weights: Floats) -> Floats:
+    """Return shares of each row that sum to 1, more for nearer coreset points."""
+    nearest = np.minimum.reduceat(edges.powers, edges.starts[:-1])
+    shares: Floats = _exponential_shares(*edges, _WIDTH * float(np.average(nearest, weights=row_weights)))
+    return shares
+
+
 def distance_blocks(rows: Floats, points: Floats, kernel: Kernel) -> Iterator[Floats]:
     """Return the squared distances of rows and coreset points, for some rows at a time."""
     for low in range(0, len(rows), _ROWS_AT_ONCE):
@@ -170,7 +187,7 @@ def largest_shares(squared: Floats, weights: Floats, at_cost: float, z: float) -
 
 
 @compiled()
-def _first_shares(starts: Indices, targets: Indices, powers: Floats, width: float) -> Floats:
+def _exponential_shares(starts: Indices, targets: Indices, powers: Floats, width: float) -> Floats:
     """Shares of each row that fall exponentially with the power of the distance."""
     shares = np.empty(len(powers))
     for i in range(len(starts) - 1):
@@ -185,7 +202,8 @@ def _first_shares(starts: Indices, targets: Indices, powers: Floats, width: floa
 
 
 @compiled()
-def _received(starts: Indices, targets: Indices, shares: Floats, row_weights: Floats, count: int) -> Floats:
+def received_weights(starts: Indices, targets: Indices, shares: Floats, row_weights: Floats, count: int) -> Floats:
+    """Return what each coreset point receives if the rows are shared like this."""
     received = np.zeros(count)
     for i in range(len(starts) - 1):
         for e in range(starts[i], starts[i + 1]):
@@ -194,12 +212,13 @@ def _received(starts: Indices, targets: Indices, shares: Floats, row_weights: Fl
 
 
 @compiled()
-def _scale(
+def scale_shares(
     starts: Indices, targets: Indices, shares: Floats, row_weights: Floats, weights: Floats, rounds: int
 ) -> None:
     """Scale the shares towards the coreset points' weights, then back to one whole per row, again and again."""
     for _ in range(rounds):
-        factors = weights / _received(starts, targets, shares, row_weights, len(weights))
+        received = received_weights(starts, targets, shares, row_weights, len(weights))
+        factors = weights / np.maximum(received, _LEAST_RECEIVED * weights)
         for i in range(len(starts) - 1):
             total = 0.0
             for e in range(starts[i], starts[i + 1]):

@@ -88,8 +88,8 @@ def _of_numbers(column: NumberColumn, values: Raw) -> list[str]:
     shares = counts / len(numbers)
     found = [
         f"{column.name} is {different[place]:g} in {_percent(shares[place])} of the rows, far from its other values: "
-        f"does it mean that the value is missing? Then select NULLIF({column.name}, {different[place]:g}) and set "
-        "features.impute."
+        "does it mean that the value is missing? Then make it missing, as NULLIF"
+        f"({column.name}, {different[place]:g}) does in input.query, and set features.impute."
         for place in (0, len(different) - 1)
         if shares[place] >= _FEWEST and _is_sentinel(different, place)
     ]

@@ -35,7 +35,8 @@ class _PartLibrary(_Library):  # type: ignore[misc]
     def finalize(self) -> None:
         """Link what the part itself calls."""
         for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
+            if hasattr(library, "_reload_init"):  # numba 0.61 has none
+                self._reload_init.update(library._reload_init)
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
 

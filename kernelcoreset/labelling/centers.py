@@ -163,7 +163,8 @@ class Centers:
         Returns
         -------
         Labels
-            The result of a point does not depend on the other points.
+            The label of a point does not depend on the other points. From 12 columns on, the seventh digit of its
+            distance may: the rounding of a float32 product depends on how many rows are multiplied at once.
 
         Notes
         -----

@@ -202,10 +202,10 @@ class Tally:
             return Certificate(measured, {"error": None, "confidence": None, "rows": 0}, {"k": k})
         blocks = distance_blocks(rows, coreset_points, probe.kernel)
         recipe = Recipe(k, probe.kernel, max(k, len(coreset_points)), z=probe.z)
-        proved, plan = prove(
+        proved, proof = prove(
             np.array(coreset_points), np.array(coreset_weights), blocks, weights, recipe, share, coreset_cost or 0.0
         )
-        return Certificate(measured, proved, what_it_means(plan, k, float(self.costs.sum())))
+        return Certificate(measured, proved, what_it_means(proof, k, float(self.costs.sum())))
 
     def _measured(
         self, probe: Probe, coreset_points: Floats, coreset_weights: Floats, coreset_cost: float | None

@@ -34,8 +34,8 @@ KAFKA_SPARK = (
     "org.apache.commons:commons-pool2:2.12.1",
 )
 """All that Spark's connector needs; what it names itself is not all on every registry."""
-ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",)
-"""The newest; one for Spark 4.2 is not there yet."""
+ICEBERG = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)
+"""The newest; one for Spark 4.2 is not there yet, and this one does not run on it."""
 S3A = ("org.apache.hadoop:hadoop-aws:3.5.0",)
 S3A_GROUPS = ("org.apache.hadoop", "software.amazon.awssdk", "software.amazon.s3.analyticsaccelerator")
 _ATTEMPTS = 4

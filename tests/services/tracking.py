@@ -33,7 +33,7 @@ def tracking_server(folder: Path) -> Iterator[str]:
             yield address
         finally:
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(timeout=30)
+            process.wait(timeout=120)
 
 
 def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -80,6 +80,26 @@ def test_a_csv_of_customers_as_a_job_and_in_python(spark):
     assert run(cli.assign_main, "input.path=HERE/new.csv", "output.path=HERE/x", "input.features=['job', 'age']") == 2
 
 
+def test_a_csv_without_its_header_is_answered_with_the_option(spark, capsys):
+    customers()[0].to_csv("rows.csv", index=False)
+    config(CSV.replace("{header = true, inferSchema = true}", "{}"))
+    assert run(cli.run_main) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "`input.features`: there is no column `age`. " in said
+    assert (
+        "or input.options = {header = true, inferSchema = true} in the settings of a job. The columns are: _c0" in said
+    )
+    path = str(Path("rows.csv").absolute())
+    for attempt in (
+        lambda frame: KernelKMeans(k=3, inputCols=["age", "balance"]).fit(frame),
+        lambda frame: kc.explore(frame, inputCols=["age", "balance"]),
+    ):
+        with pytest.raises(kc.SettingError, match=r"set header=True and inferSchema=True in spark\.read\.csv"):
+            attempt(spark.read.csv(path))
+        with pytest.raises(kc.SettingError, match=r"are strings unless it is read with inferSchema=True"):
+            attempt(spark.read.csv(path, header=True))
+
+
 def test_a_run_describes_all_columns_that_it_writes(spark, capsys):
     rows, group = customers()
     rows["city"] = np.where(group == 0, "Bern", "Basel")
@@ -99,7 +119,8 @@ def test_a_run_describes_all_columns_that_it_writes(spark, capsys):
         assert "id" not in differences
         assert [row["id"] for row in told["typical"]] == [row["id"] for row in by_numpy["typical"]]
     scores = model.outlier_scores(model.label(rows))
-    # Distances come from products in float32, whose rounding depends on which rows are in a block.
+    # Distances come from products in float32, and BLAS rounds those of a row differently in a block of another size:
+    # here all rows at once, on Spark a partition. A task that is retried has the same blocks, so the same values.
     np.testing.assert_allclose(out["score"], scores, rtol=1e-5)
     assert [each["row"]["id"] for each in description["far"]] == rows["id"].iloc[np.argsort(-scores)[:5]].tolist()
     assert len(description["borderline"]) == 5

@@ -189,7 +189,7 @@ def test_a_look_says_who_carries_the_distances_and_what_looks_wrong():
     assert len(look.warnings) == 5
     assert look.warnings[0].startswith("pdays carries 9")
     assert "pdays is 999 in 96.0 % of the rows, far from its other values" in look.warnings[1]
-    assert "select NULLIF(pdays, 999)" in look.warnings[1]
+    assert "as NULLIF(pdays, 999) does in input.query" in look.warnings[1]
     assert "children is -1 in" in look.warnings[2]
     assert look.warnings[3] == "country is nearly constant: CH in 99.9 % of the rows. Leave it out."
     assert look.warnings[4].startswith("planet is nearly constant: 0 in 99.8 %")

@@ -24,7 +24,7 @@ from kernelcoreset import (
 from kernelcoreset.clustering.lloyd import descend_means
 from kernelcoreset.clustering.problem import prepare
 from kernelcoreset.clustering.solve import solve
-from kernelcoreset.clustering.starts import principal_components
+from kernelcoreset.clustering.starts import plain_k_means, principal_components
 from kernelcoreset.clustering.weiszfeld import best_center
 from tests import naive_solve
 from tests.user_kernels import rational
@@ -150,6 +150,17 @@ def test_start_is_never_made_worse():
         else:
             gram = Gaussian(sigma=0.3).block(points, points)
             assert again.cost <= naive_solve.cost_of_centers(gram, np.ones(40), best.coefficients, 1.0) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("used", [3, 2])  # of 4 clusters, the others are empty at the start
+def test_short_runs_of_k_means_are_those_of_plain_numpy(used):
+    generator = np.random.default_rng(5)
+    points, weights = blobs(d=3, seed=2)[0], generator.uniform(0.1, 2.0, 300)
+    start = generator.integers(used, size=300).astype(np.int32)
+    given = start.copy()
+    found = plain_k_means(points, weights, 4, generator, runs=1, start=start)
+    assert np.array_equal(found, naive_solve.vector_lloyd(points, weights, start, 4, steps=10))
+    assert np.array_equal(start, given)
 
 
 def test_stops_at_max_iter_and_says_so():

@@ -5,7 +5,20 @@ import re
 import pytest
 
 from tests import versions
-from tests.versions import PARTS, SHOWN, Environment, Outcome, environments, lowest_versions, page, read_rows
+from tests.versions import (
+    END,
+    OF_SPARK,
+    PARTS,
+    SHOWN,
+    START,
+    Environment,
+    Outcome,
+    environments,
+    lowest_versions,
+    page,
+    read_rows,
+    readme,
+)
 
 PYPROJECT = """
 [project]
@@ -40,7 +53,9 @@ def test_one_failed_part_fails_the_environment():
     outcome.parts["demo job"] = "FAILED"
     assert not outcome.passed
     assert re.search(
-        r"^\| lowest \| 20\d\d-\d\d-\d\d \| 4\.0\.0 \|.*\| passed \| passed \| FAILED \|$", page([outcome]), re.M
+        r"^\| lowest \| 20\d\d-\d\d-\d\d \| 4\.0\.0 \|.*\| passed \| passed \| FAILED \| passed \| passed \|$",
+        page([outcome]),
+        re.M,
     )
 
 
@@ -53,7 +68,24 @@ def test_environments_that_were_not_tested_keep_their_rows():
     assert list(read_rows(both).items()) == [("lowest", second.row()), ("newest", first.row())]
     first.parts["estimator"] = "FAILED"
     assert read_rows(page([first], both)) == {"lowest": second.row(), "newest": first.row()}
-    assert set(read_rows(versions.PAGE.read_text())) == {own.name for own in environments()}
+    rows = read_rows(versions.PAGE.read_text())
+    assert set(rows) == {own.name for own in environments()}
+    assert readme(versions.README.read_text(), rows.values()) == versions.README.read_text()
+
+
+def test_a_part_that_is_new_was_not_run():
+    outcome = Outcome(Environment("lowest", []), {"pyspark": "1"}, dict.fromkeys(PARTS, "passed"))
+    before = "\n".join(line.rpartition(" | ")[0] + " |" for line in page([outcome]).splitlines() if line[:1] == "|")
+    assert read_rows(before)["lowest"] == [*outcome.row()[:-1], "not run"]
+
+
+def test_the_readme_shows_what_is_of_spark():
+    outcome = Outcome(Environment("newest", []), {"pyspark": "4.9.0"}, dict.fromkeys(PARTS, "passed"))
+    text = readme(f"a\n{START}old\n{END}b\n", [outcome.row()])
+    assert text.startswith(f"a\n{START}| {' | '.join(OF_SPARK)} |\n| ---")
+    assert text.endswith(f"| passed | passed | passed | passed |\n{END}b\n")
+    assert "| 4.9.0 |" in text
+    assert "old" not in text
 
 
 def test_unit_tests_are_repeated_only_if_another_package_than_pyspark_differs(tmp_path, monkeypatch, capsys):
@@ -68,11 +100,11 @@ def test_unit_tests_are_repeated_only_if_another_package_than_pyspark_differs(tm
         return versions.check(Environment(name, []), tmp_path, tmp_path / "log", before)
 
     first = check("first", [])
-    assert (len(calls), first.passed) == (5, True)  # make the environment, install, three parts
+    assert (len(calls), first.passed) == (7, True)  # make the environment, install, five parts
     first.parts["unit tests"] = "FAILED"
     installed["pyspark"] = "2.0"
     assert check("other Spark", [first]).parts["unit tests"] == "FAILED"
-    assert len(calls) == 4
+    assert len(calls) == 6
     installed["numpy"] = "2.0"
     assert check("other numpy", [first]).passed
-    assert "other numpy: demo job passed" in capsys.readouterr().err
+    assert "other numpy: Connect passed" in capsys.readouterr().err
