@@ -100,4 +100,3 @@ def test_a_function_of_sql_gives_the_same(both):
 
 def test_rows_reach_the_client_where_it_can_be_reached(both):
     assert [one["counts"]["line"] for one in both] == ["leaves: 5,000 of 5,000 rows (100%), 1,000 rows/s"] * 2
-    assert both[1]["counts"]["tasks"] > 0  # what the line has if no packet arrives

@@ -1,7 +1,7 @@
 """What serverless compute refuses, and the package therefore does not use.
 
 The rest of its limits is tested where the parts run: tests/services/test_databricks.py has the jobs of the bundle and
-notebooks with nothing but the client, their memory and what they write.
+notebooks with nothing but the client.
 """
 
 import ast
