@@ -96,7 +96,8 @@ def _log_briefly() -> Iterator[None]:
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     # If Java ends or a command is interrupted, py4j and the server of accumulators show tracebacks of their own.
-    logging.getLogger().addFilter(_is_not_of_py4j)
+    for logger in ("root", "py4j.clientserver", "py4j.java_gateway"):  # a filter does not reach loggers below
+        logging.getLogger(logger).addFilter(_is_not_of_py4j)
     for server in vars(accumulators).values():
         if isinstance(server, type) and issubclass(server, socketserver.BaseServer):
             setattr(server, "handle_error", _say_nothing)  # noqa: B010
