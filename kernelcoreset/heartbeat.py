@@ -1,6 +1,7 @@
 """A sign of life for a person who waits: which step is going on, and for how long.
 
-At a terminal and in a notebook it is one line on stderr, which is replaced every two seconds and removed at the end.
+At a terminal and in a notebook it is one line on stderr after half a second, which is replaced every two seconds and
+removed at the end.
 Files and pipes get nothing.
 """
 
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 
 EVERY = 2.0
 """Seconds between two signs of life."""
+_FIRST = 0.5  # seconds to the first one: the person has waited for imports and for reading already
 
 _open: list[str] = []  # the steps that are going on in this process, the outermost first
 _lock = threading.Lock()
@@ -64,7 +66,9 @@ def _beating(show: Callable[[str], None]) -> Iterator[None]:
     ended, started = threading.Event(), time.monotonic()
 
     def beat() -> None:
-        while not ended.wait(EVERY):
+        wait = min(_FIRST, EVERY)
+        while not ended.wait(wait):
+            wait = EVERY
             with _lock:
                 text = _open[-1] if _open else ""
             show(f"kernelcoreset: {text}, {time.monotonic() - started:.0f} s ...")
