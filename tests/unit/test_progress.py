@@ -3,13 +3,16 @@
 import contextlib
 import io
 import logging
+import os
 import re
+import sys
 import time
 
 import numpy as np
 import pytest
 
 import kernelcoreset as kc
+from benchmarks.new_user import at_terminal
 from kernelcoreset import heartbeat
 from kernelcoreset.estimators.base import told_step
 from kernelcoreset.jobs import progress
@@ -130,6 +133,25 @@ def test_files_and_pipes_get_no_sign_of_life(monkeypatch):
     with heartbeat.step("quiet"):
         pass
     assert (stream.getvalue(), seen) == ("", [])
+
+
+SLOW_IMPORT = """
+import sys, time
+class SlowDisk:
+    def find_spec(self, name, path=None, target=None):
+        if name == "kernelcoreset.store.store":
+            time.sleep(1.0)
+sys.meta_path.insert(0, SlowDisk())
+import kernelcoreset
+print("loaded")
+"""
+
+
+def test_a_slow_import_is_shown_at_a_terminal_and_removed(tmp_path):
+    seen = at_terminal([sys.executable, "-c", SLOW_IMPORT], tmp_path, os.environ)
+    assert seen.code == 0, seen.text
+    assert "\rkernelcoreset: loading, " in seen.text
+    assert seen.text.split("\r")[-2:] == ["loaded", "\n"]  # the line before it is removed
 
 
 POINTS = np.random.default_rng(0).normal(size=(200, 2))
