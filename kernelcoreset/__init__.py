@@ -123,7 +123,8 @@ _ESTIMATORS = {
 
 def __getattr__(name: str) -> Any:
     if name in _ESTIMATORS:
-        return getattr(importlib.import_module(_ESTIMATORS[name]), name)
+        with step("loading"):
+            return getattr(importlib.import_module(_ESTIMATORS[name]), name)
     # With its name and the module, Python adds "Did you mean" to the traceback.
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
