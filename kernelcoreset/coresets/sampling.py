@@ -146,7 +146,7 @@ def sensitivities(
     `seeding.distances` to save memory.
     """
     cells = len(seeding.pivots)
-    cell_weights = _cell_weights(seeding.nearest, weights, cells)
+    cell_weights = np.bincount(seeding.nearest, weights, cells)
     by_cell = np.divide(cell_share / cells, cell_weights, out=np.zeros(cells), where=cell_weights > 0)
     by_cell += weight_share / cell_weights.sum()
     by_cost = cost_share / seeding.cost if seeding.cost > 0 else 0.0
@@ -154,14 +154,6 @@ def sensitivities(
     scale = 1.0 / (cost_share * (seeding.cost > 0) + cell_share * np.count_nonzero(cell_weights) / cells + weight_share)
     _mix(seeding.distances, seeding.nearest, weights, scale * by_cost, scale * by_cell)
     return seeding.distances
-
-
-@compiled()
-def _cell_weights(nearest: NDArray[np.int32], weights: Floats, cells: int) -> Floats:
-    totals = np.zeros(cells)
-    for i in range(len(nearest)):
-        totals[nearest[i]] += weights[i]
-    return totals
 
 
 @compiled(fastmath={"contract"})
