@@ -249,8 +249,9 @@ def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int,
     the order of the rows: the first sums p per place, the second keeps what is left per place up to its next pick.
     """
     size = len(offsets)
-    left = np.zeros(n_places)
-    last_of = np.zeros(n_places, dtype=np.int64)  # 1 + point, 0 for none; `picks` too
+    left = np.empty(n_places)
+    last_of = np.empty(n_places, dtype=np.int64)  # 1 + point, 0 for none; `picks` too
+    left[:], last_of[:] = 0.0, 0
     for i in range(len(places)):
         left[places[i]] += probabilities[i]
         if probabilities[i] > 0.0:
@@ -269,7 +270,8 @@ def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int,
         start = end
         if last_of[place] > 0:
             last = last_of[place]
-    picks = np.zeros(size, dtype=np.int64)
+    picks = np.empty(size, dtype=np.int64)
+    picks[:] = 0
     for i in range(len(places)):
         place = places[i]
         left[place] -= probabilities[i]
