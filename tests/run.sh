@@ -23,7 +23,8 @@ fi
 if [ "${1:-}" = --services ]; then
   shift
   prepare_environment services
-  exec .venv/bin/python -m pytest --durations=15 tests/services "$@"
+  # Two processes: most tests wait for servers and for Java to start.
+  exec .venv/bin/python -m pytest --numprocesses=2 --dist=loadfile --durations=15 tests/services "$@"
 fi
 
 # Compile once, before several test processes do it at the same time; lint and types run meanwhile.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernelcoreset.blas import one_blas_thread
 from kernelcoreset.checks import Floats, check_choice, check_count, check_points, check_rows, check_seed, check_weights
 from kernelcoreset.clustering.trials import Trials
 from kernelcoreset.kernels.families import Cosine, Exponential, Gaussian, Laplacian, Linear, Matern, Polynomial
@@ -145,6 +146,7 @@ def _median_distance(points: NDArray[Any], weights: Floats, seed: int) -> float:
     return float(np.sqrt(_weighted_median(squared, shares))) if shares.any() else 1.0
 
 
+@one_blas_thread()
 def _persistent_width(
     trials: Trials, kernel: Callable[..., Kernel], ks: Iterable[int], spectral: bool
 ) -> ChoiceOfSigma:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.blas import one_blas_thread
 from kernelcoreset.checks import Floats, check_at_least, check_count, check_seed
 from kernelcoreset.clustering.problem import Problem, Solution, check_k, check_power, prepare
 from kernelcoreset.clustering.solve import solve_problem
@@ -81,6 +82,7 @@ def new_axes() -> Any:
     return plt.figure().gca()
 
 
+@one_blas_thread()
 def choose_k(
     coreset: Coreset,
     ks: Iterable[int],

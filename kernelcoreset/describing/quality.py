@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.blas import one_blas_thread
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.choosing_k import weighted_rand_index
 from kernelcoreset.clustering.trials import Trials, structureless
@@ -24,6 +25,7 @@ RESTARTS = 3
 Labeller = Callable[[Floats], NDArray[Any]]
 
 
+@one_blas_thread()
 def quality_of(
     coreset: Coreset,
     labels: NDArray[Any],
@@ -88,7 +90,7 @@ def _in_feature_space(
 ) -> tuple[float | None, float | None]:
     """Share of the variance between the clusters, and the silhouette by centers."""
     squared = kernel.squared_distances(points, points)
-    total = float(weights @ squared @ weights) / (2.0 * weights.sum())
+    total = float(weights @ squared @ weights / (2.0 * weights.sum()))
     clusters = np.unique(labels)
     shares = np.where(labels == clusters[:, np.newaxis], weights, 0.0)
     shares /= shares.sum(axis=1, keepdims=True)

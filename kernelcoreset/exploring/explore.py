@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernelcoreset.blas import one_blas_thread
 from kernelcoreset.checks import Floats, check_count, check_points, check_seed, check_weights
 from kernelcoreset.clustering.choosing_k import new_axes, weighted_rand_index
 from kernelcoreset.clustering.trials import TIE, Trials
@@ -259,8 +260,8 @@ def explore_sample(
     tried = [k for k in tried if k < len(trials)]
     if not tried:
         raise DataError(f"`X` must have more distinct rows than clusters; got {len(trials)}. There is nothing to try.")
-    explorer = _Explorer(trials, tried)
-    with step("exploring a sample of the rows"):
+    with step("exploring a sample of the rows"), one_blas_thread():
+        explorer = _Explorer(trials, tried)
         findings = {method: explorer.finding(method) for method in _COLORS}
         return Exploration(
             explorer.tried,

@@ -2,9 +2,9 @@
 
 Code is found by content: the sources of the whole package, the versions of Python, numba and llvmlite, and the
 processor it is built for. So it is the same code wherever the package is installed or unpacked, and a changed source
-never meets code of an older one. It is kept in `NUMBA_CACHE_DIR`, else in the user's cache folder, else in a temporary
-folder of the user's own; if none of them can be written, it is in memory only. Every file carries a digest of its code;
-damaged code is compiled again, not run.
+never meets code of an older one. It is kept in `NUMBA_CACHE_DIR`, else in the user's cache folder (not on Databricks),
+else in a temporary folder of the user's own; if none of them can be written, it is in memory only. Every file carries a
+digest of its code; damaged code is compiled again, not run.
 
 An archive (`pack`) holds the code of one machine. Archives are found on `sys.path`, where Spark puts the files that are
 shipped to its workers, and inside the package (`machine_code/*.zip`), where a wheel may bring them. Code is taken from
@@ -249,7 +249,8 @@ def _bases() -> Iterator[tuple[Path, bool]]:
     """Yield folders to keep code in, best first, and whether others may write beside it."""
     if _config.CACHE_DIR:
         yield Path(_config.CACHE_DIR), False
-    yield Path(_appdirs.AppDirs(PACKAGE, appauthor=False).user_cache_dir), False
+    if "DATABRICKS_RUNTIME_VERSION" not in os.environ:  # there HOME is not kept, and not for jobs to write to
+        yield Path(_appdirs.AppDirs(PACKAGE, appauthor=False).user_cache_dir), False
     try:
         yield Path(tempfile.gettempdir()) / f"{PACKAGE}-{os.getuid() if hasattr(os, 'getuid') else 'code'}", True
     except FileNotFoundError:  # no temporary folder that can be written

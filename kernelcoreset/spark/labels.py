@@ -27,7 +27,7 @@ from kernelcoreset.spark.observed_leaves import ObservedLeaves, leaf_text
 from kernelcoreset.spark.row_counts import counted
 from kernelcoreset.spark.scan import RowGroups, read_columns, task_frame, tasks_of
 from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of
-from kernelcoreset.spark.tasks import Batches, map_batches, partition_number
+from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
 from kernelcoreset.spectral.degrees import Degrees
 from kernelcoreset.spectral.model import PointModel, SpectralModel
 from kernelcoreset.spectral.neighbors import NeighborModel
@@ -123,6 +123,8 @@ def label_rows(
         settings = replace(
             settings, tally=True, probe=measurement.probe, typical=typical, describe=measurement.describe
         )
+    if measurement is not None and groups is None:
+        frame = frame.coalesce(MOST_TASKS)  # every task tells the driver something
     labelled = _label_by_spark(frame, settings) if groups is None else _label_files(frame, settings, groups)
     if measurement is not None:
         labelled = measurement.observe(labelled)

@@ -86,11 +86,13 @@ class Server(NamedTuple):
     address: str
     page: str
     """Where its REST API answers."""
+    process: int
+    """Its number."""
 
 
 @contextmanager
-def connect_server(folder, master, **conf):
-    """Start a Spark Connect server, which stays up while jobs come and go."""
+def connect_server(folder, master, variables=None, **conf):
+    """Start a Spark Connect server, which stays up while jobs come and go; `variables` are of its environment."""
     port, page = free_ports(2)
     conf = {
         "spark.connect.grpc.binding.port": port,
@@ -104,10 +106,11 @@ def connect_server(folder, master, **conf):
     command = [Path(pyspark.__file__).parent / "bin" / "spark-submit", *options]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
     with open(folder / "log", "w") as log:
-        server = subprocess.Popen(command, env=environment(), cwd=folder, stdout=log, stderr=subprocess.STDOUT)
+        own = environment(**(variables or {}))
+        server = subprocess.Popen(command, env=own, cwd=folder, stdout=log, stderr=subprocess.STDOUT)
     try:
         wait_until(lambda: "Spark Connect server started" in (folder / "log").read_text(), "the server")
-        yield Server(f"sc://{HOST}:{port}", f"http://{HOST}:{page}/api/v1/applications")
+        yield Server(f"sc://{HOST}:{port}", f"http://{HOST}:{page}/api/v1/applications", server.pid)
     finally:
         server.terminate()
         server.wait(timeout=60)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 import pyspark
@@ -44,17 +45,17 @@ _outcomes: dict[str, Counter[str]] = {}
 
 
 def pytest_sessionfinish(session):
-    """Replace the rows of the files that were run."""
-    if not session.config.getoption("--platforms"):
+    """Replace the rows of the files that were run. Of several processes only the one that hands out files knows all."""
+    if not session.config.getoption("--platforms") or hasattr(session.config, "workerinput"):
         return
     before, _, rest = _PAGE.read_text().partition(_START)
     rows, _, after = rest.partition(_END)
     kept = {line.rsplit("`", 2)[1]: line for line in rows.splitlines() if line.endswith("` |")}
-    for item in {item.path.name: item for item in session.items}.values():
-        name, what = item.module.PLATFORM
-        tally = ", ".join(f"{count} {outcome}" for outcome, count in sorted(_outcomes[item.path.name].items()))
+    for file, outcomes in _outcomes.items():
+        name, what = import_module(f"{__package__}.{Path(file).stem}").PLATFORM
+        tally = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
         day = datetime.now(UTC).date()
-        kept[item.path.name] = f"| {name} | {pyspark.__version__} | {what} | {tally} | {day} | `{item.path.name}` |"
+        kept[file] = f"| {name} | {pyspark.__version__} | {what} | {tally} | {day} | `{file}` |"
     lines = "".join(line + "\n" for _, line in sorted(kept.items()))
     heads = "| platform | pyspark | what was run | tests | on | file |\n| --- | --- | --- | --- | --- | --- |\n"
     _PAGE.write_text(f"{before}{_START}{heads}{lines}{_END}{after}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -55,11 +55,11 @@ def jars(coordinates: Sequence[str], groups: Sequence[str] = (), *, alone: bool 
     folder = cache / digest
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as place:
-            _download(Path(place), coordinates, groups, _ALONE if alone else "")
+        with open(folder.with_suffix(".lock"), "w") as lock, tempfile.TemporaryDirectory(dir=cache) as place:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two test processes may want the same jars
             if not folder.exists():
-                shutil.copytree(Path(place) / "jars", folder.with_suffix(f".{os.getpid()}"))
-                folder.with_suffix(f".{os.getpid()}").rename(folder)
+                _download(Path(place), coordinates, groups, _ALONE if alone else "")
+                (Path(place) / "jars").rename(folder)
     return sorted(map(str, folder.glob("*.jar")))
 
 

@@ -1,4 +1,4 @@
-"""The bundle against the published schema, and the notebooks on a Connect server with nothing but pyspark-client."""
+"""The bundle against the published schema; notebooks and jobs on a Connect server with nothing but pyspark-client."""
 
 import json
 import os
@@ -8,6 +8,9 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 import yaml
@@ -19,7 +22,10 @@ from tests.faults.followers import connect_server
 
 # Clusters that a notebook finds in the rows it makes, all its rows, and less than the rows of the smallest cluster.
 CLUSTERS = {"segment": (3, 20_000, 6_000), "customers": (3, 20_000, 6_000), "places": (5, 300_000, 50_000)}
-PLATFORM = "Databricks bundle", "jobs against the published schema; notebooks on Spark Connect with pyspark-client only"
+PLATFORM = (
+    "Databricks bundle",
+    "jobs against the published schema; notebooks and jobs on Spark Connect with pyspark-client only",
+)
 ROOT = Path(__file__).parents[2]
 BUNDLE = yaml.safe_load((ROOT / "databricks.yml").read_text())
 RESOURCES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((ROOT / "resources").glob("*.yml"))}
@@ -36,6 +42,28 @@ for cell in open(sys.argv[1]).read().split("# COMMAND ----------"):
     exec(compile(cell, sys.argv[1], "exec"), globals())
 print("SIZES", sorted(sizes.values()))
 """
+FEATURES = [f"x{i}" for i in range(20)]
+JOB = f"""
+[input]
+path = "HERE/in"
+schema = "{", ".join(f"{name} double" for name in FEATURES)}, day string"
+features = {json.dumps(FEATURES)}
+[kernel]
+name = "Gaussian"
+sigma = 5.0
+[coreset]
+k = 3
+[store]
+path = "HERE/NAME_store"
+[stream]
+checkpoint = "HERE/checkpoint"
+[output]
+path = "HERE/NAME_labels"
+[run]
+record = "HERE/NAME.json"
+"""
+LARGEST_WORKER = 2**30
+"""Bytes that user code may take on serverless compute."""
 
 
 def jobs():
@@ -95,20 +123,79 @@ def client_python(tmp_path_factory):
     return folder / "bin" / "python"
 
 
-def test_notebooks_run_top_to_bottom_with_only_the_client(client_python, tmp_path):
-    (tmp_path / "server").mkdir()
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """The home of all users, in which nothing should be written."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def server(home, tmp_path_factory):
+    variables = {"HOME": str(home), "DATABRICKS_RUNTIME_VERSION": "client.4"}
+    with connect_server(tmp_path_factory.mktemp("server"), "local[2]", variables) as server:
+        yield server
+
+
+def test_notebooks_run_top_to_bottom_with_only_the_client(client_python, server, tmp_path):
     (tmp_path / "runner.py").write_text(NOTEBOOK)  # a file: pyspark takes a program without one for a doctest
-    with connect_server(tmp_path / "server", "local[2]") as server:
-        for notebook in sorted((ROOT / "notebooks").glob("*.py")):
-            assert notebook.read_text().startswith("# Databricks notebook source\n")
-            environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "KERNELCORESET_PLACE": str(tmp_path)}
-            done = subprocess.run(
-                [str(client_python), str(tmp_path / "runner.py"), str(notebook), server.address],
-                env=environment, cwd="/", capture_output=True, text=True, timeout=600,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr[-3000:]
-            assert "labels that differ: 0\n" in done.stdout, notebook.name
-            sizes = json.loads(done.stdout.partition("SIZES ")[2])
-            clusters, rows, least = CLUSTERS[notebook.stem]
-            assert (len(sizes), sum(sizes)) == (clusters, rows), notebook.name
-            assert min(sizes) > least, notebook.name
+    for notebook in sorted((ROOT / "notebooks").glob("*.py")):
+        assert notebook.read_text().startswith("# Databricks notebook source\n")
+        environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "KERNELCORESET_PLACE": str(tmp_path)}
+        done = subprocess.run(
+            [str(client_python), str(tmp_path / "runner.py"), str(notebook), server.address],
+            env=environment, cwd="/", capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert "labels that differ: 0\n" in done.stdout, notebook.name
+        sizes = json.loads(done.stdout.partition("SIZES ")[2])
+        clusters, rows, least = CLUSTERS[notebook.stem]
+        assert (len(sizes), sum(sizes)) == (clusters, rows), notebook.name
+        assert min(sizes) > least, notebook.name
+
+
+@pytest.fixture(scope="module")
+def volume(tmp_path_factory):
+    """A folder with rows of two days, for all that is kept."""
+    folder = tmp_path_factory.mktemp("volume")
+    for day in (1, 2):
+        points = np.random.default_rng(day).normal(size=(50_000, len(FEATURES)))
+        points[:, 0] += 20 * (np.arange(len(points)) % 3)
+        place = folder / "in" / f"day=2026-01-0{day}"
+        place.mkdir(parents=True)
+        pq.write_table(pa.table(dict(zip(FEATURES, points.T, strict=True))), place / "rows.parquet")
+    return folder
+
+
+def python_workers(server):
+    """Most memory that each Python process of a server has had, in bytes, by their numbers."""
+    parents, peaks = {}, {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            lines = dict(line.split(":", 1) for line in (entry / "status").read_text().splitlines())
+        except OSError:  # it has ended
+            continue
+        parents[int(entry.name)] = int(lines["PPid"])
+        if lines["Name"].strip().startswith("python"):
+            peaks[int(entry.name)] = 1024 * int(lines["VmHWM"].split()[0])
+
+    def is_of_server(process):
+        return process == server.process or (process in parents and is_of_server(parents[process]))
+
+    return {process: peak for process, peak in peaks.items() if is_of_server(process)}
+
+
+@pytest.mark.parametrize("name", ["run", "update", "stream"])
+def test_jobs_write_to_the_volume_alone_and_their_tasks_stay_small(name, client_python, server, home, volume, tmp_path):
+    (volume / f"{name}.toml").write_text(JOB.replace("HERE", str(volume)).replace("NAME", name))
+    variables = {"HOME": str(home), "DATABRICKS_RUNTIME_VERSION": "client.4", "SPARK_REMOTE": server.address}
+    program = client_python.with_name(f"kernelcoreset-{name}")
+    done = subprocess.run(
+        [str(program), "--config", str(volume / f"{name}.toml")],
+        env={"PATH": os.environ["PATH"], **variables}, cwd=tmp_path, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads((volume / f"{name}.json").read_text())["rows"] == 100_000
+    assert [list(home.rglob("*")), list(tmp_path.rglob("*"))] == [[], []]
+    peaks = python_workers(server)
+    assert len(peaks) > 1, "the daemon and its workers"
+    assert max(peaks.values()) < LARGEST_WORKER, peaks

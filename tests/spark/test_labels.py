@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
 from pyspark.ml.linalg import Vectors
+from pyspark.sql import functions as F  # noqa: N812
 
 import kernelcoreset as kc
 from kernelcoreset import SettingError
@@ -50,6 +51,17 @@ def test_only_the_columns_that_are_kept_come_back(frame, points, model):
     np.testing.assert_array_equal(labelled.toArrow().sort_by("id")["prediction"], model.predict(points))
     summary = summary_of(frame, settings, model)[1]
     assert summary.rows == len(points)
+
+
+def test_few_tasks_tell_the_driver_something(frame, points, model, monkeypatch):
+    monkeypatch.setattr("kernelcoreset.spark.labels.MOST_TASKS", 2)
+    many, measurement = frame.repartition(5), Measurement(model, weighted=False)
+    labelled = label_rows(many, settings_for(many, model), measurement=measurement)
+    part = F.spark_partition_id().alias("part")
+    assert labelled.select(part).distinct().count() == 2
+    np.testing.assert_array_equal(labelled.toArrow().sort_by("id")["prediction"], model.predict(points))
+    plain = label_rows(many, settings_for(many, model))
+    assert plain.select(part).distinct().count() == 5
 
 
 def test_a_certificate_of_short_floats(spark, points, model):

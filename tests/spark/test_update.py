@@ -56,7 +56,9 @@ def test_nights(days, capsys):
     assert (record["rows"], record["labelled_rows"], record["run"]) == (350, 350, 2)
     assert [entry["rows"] for entry in record["history"]] == [1000, 350]
     assert [sum(entry["shares"]) for entry in record["history"]] == pytest.approx([1.0, 1.0])
-    assert record["description"]["clusters"][0]["size"] == pytest.approx(max(record["cluster_shares"]) * 950, rel=0.1)
+    sizes = [cluster["size"] for cluster in record["description"]["clusters"]]  # of all days, by the coreset
+    assert sizes == pytest.approx([share * record["coreset_weight"] for share in record["cluster_shares"]])
+    assert sum(sizes) == pytest.approx(950, rel=0.1)
     page = Path("out.report.html").read_text()
     assert "in the last 2 runs" in page
     assert "date=2026-01-04" in page

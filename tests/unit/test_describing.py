@@ -11,7 +11,7 @@ import pytest
 
 import kernelcoreset as kc
 from kernelcoreset.describing.description import Description
-from kernelcoreset.describing.quality import quality_of
+from kernelcoreset.describing.quality import RESTARTS, quality_of
 from kernelcoreset.describing.tally import RowTally
 from tests import naive_describe
 
@@ -242,6 +242,9 @@ def test_quality_is_that_of_the_slow_twin():
     one = kc.KernelKMeansModel.fit_coreset(kc.Coreset(points, weights), 1, kernel).quality()
     assert one["explained"] == pytest.approx(0.0, abs=1e-12)
     assert [one[name] for name in ("silhouette", "stability", "persistence", "separation")] == [None] * 4
+    half = kc.Coreset(points[::2], weights[::2])
+    again = kc.KernelKMeansModel.fit_coreset(half, 3, kernel, n_init=RESTARTS)
+    np.testing.assert_array_equal(model.similar_fit(half)(points), again.predict(points))  # with and without landmarks
     few = kc.Coreset(points[:4], weights[:4])
     labels = np.array([0, 1, 2, 2])
     assert quality_of(few, labels, model.similar_fit, kernel)["stability"] is None

@@ -13,7 +13,7 @@ SOURCES = {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in PA
 
 # A folder may import those on its own line and on lines above it.
 LAYERS = [
-    {"errors", "_version", "heartbeat"},
+    {"errors", "_version", "heartbeat", "blas"},
     {"checks"},
     {"files", "reporting"},
     {"kernels", "features"},
