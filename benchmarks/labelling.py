@@ -40,9 +40,10 @@ def fresh_centers(points: np.ndarray, kernel: Kernel) -> Centers:
 
 
 def rungs(centers: Centers, accuracy: float) -> str:
-    """Return how labels are found: numbers of landmarks, or of monomials, or by products of which precision."""
+    """Return how labels of many rows are found: a grid, numbers of landmarks, monomials, products of a precision."""
     ladder = centers.ladder(accuracy)
-    found = [str(len(level.points)) for level in ladder.levels]
+    found = ["grid"] if centers.grid is not None else []
+    found += [str(len(level.points)) for level in ladder.levels]
     for level in ladder.method.levels:
         found.append("written out" if isinstance(level, ByMonomials) else f"{level.frame.dtype} products")
     return " + ".join(found) or "none"
@@ -53,6 +54,7 @@ def measure(name: str, points: np.ndarray, kernel: Kernel, required: str) -> lis
     warm = fresh_centers(points, kernel)
     for exact in (False, True):
         warm.label(points[:2000], exact_distances=exact)
+    warm.label_rows(points[:2000], many=True)
     warm.predict(points[:2000])
     # The same centers with nothing prepared.
     centers = Centers(warm.points, warm.coefficients, kernel)

@@ -16,13 +16,13 @@ from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.center_tiles import to_distances
-from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks, Nearest
+from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Nearest
 from kernelcoreset.kernels.loops.tiles import TILE
 from kernelcoreset.kernels.products import products_pay
 from kernelcoreset.kernels.rounding import Precision
+from kernelcoreset.labelling.grid import ByGrid, by_grid
 from kernelcoreset.labelling.landmarks import (
     CHUNK,
-    Chunk,
     Ladder,
     SparseCenters,
     cheapest,
@@ -32,14 +32,15 @@ from kernelcoreset.labelling.landmarks import (
     without_zeros,
 )
 from kernelcoreset.labelling.monomials import ByMonomials, by_monomials
-from kernelcoreset.labelling.products import ByProducts, ManyCenters, by_sums, by_vectors
+from kernelcoreset.labelling.products import ManyCenters, by_sums, by_vectors
+from kernelcoreset.labelling.rungs import GridFirst, Level, TwoNearest, new_nearest
 
-Level = ByProducts | ByMonomials
-"""A rung after the landmarks."""
 ACCURACY = 1e-3
 """Largest error of a squared distance by default, relative to itself plus the typical one; see `Centers.label`."""
 LABELS_ONLY = 1e30
 """An accuracy that every distance meets, for callers that use the labels alone."""
+MANY_ROWS = 65_536
+"""From so many rows on, preparing a grid takes less time than it saves."""
 
 _SUM_ERROR = 1e-9  # largest difference of a center's coefficients from sum 1
 _PRODUCT_TRIAL = 256  # coreset points that matrix products are tried on
@@ -237,7 +238,9 @@ class Centers:
 
     # --- assumes validated input --------------------------------------------------------------------------------------
 
-    def label_rows(self, rows: NDArray[Any], *, margins: bool = False, accuracy: float = ACCURACY) -> Labels:
+    def label_rows(
+        self, rows: NDArray[Any], *, margins: bool = False, accuracy: float = ACCURACY, many: bool = False
+    ) -> Labels:
         """Return `label` of rows of shape (n, d) of any real type, n = 0 allowed. Assumes validated input.
 
         Parameters
@@ -247,6 +250,8 @@ class Centers:
         margins : bool
         accuracy : float
             As `ACCURACY`; 0 evaluates every distance directly, `LABELS_ONLY` is for callers that use no distances.
+        many : bool
+            Whether these rows are some of many, which a grid pays for; from `MANY_ROWS` on it is used in any case.
 
         Returns
         -------
@@ -256,7 +261,8 @@ class Centers:
         labels, distances = np.empty(n, dtype=np.int32), np.empty(n)
         gaps = np.empty(n) if margins else None
         second = np.empty(min(n, CHUNK))  # one array for all chunks, so that it stays in the cache
-        ladder = self.ladder(accuracy)
+        grid = self.grid if accuracy > 0.0 and (many or n >= MANY_ROWS) else None
+        ladder = self.ladder(accuracy) if grid is None else GridFirst(grid, self, accuracy)
         certified, worst = 0, 0.0
         for chunk in chunks(self.kernel, rows, self.origin):
             out = Nearest(labels[chunk.some], distances[chunk.some], second[: len(chunk)])
@@ -274,7 +280,7 @@ class Centers:
             largest = float(self.many.diagonals.max())
             worthwhile = accuracy > 0.0 and 1.0 / _LADDER_RANGE < largest < _LADDER_RANGE
             levels, direct = self._levels(accuracy) if worthwhile else ((), 0.0)
-            method = _TwoNearest(self, accuracy, levels)
+            method = TwoNearest(self, accuracy, levels)
             few_left = any(isinstance(level, ByMonomials) for level in levels)
             by_landmarks = worthwhile and not (levels and (few_left or self.points.shape[1] > _MOST_COLUMNS))
             self._ladders[accuracy] = (
@@ -331,6 +337,11 @@ class Centers:
         point, which = np.nonzero(coefficients.T)
         starts = np.searchsorted(point, np.arange(len(rows.points) + 1))
         return Combinations(rows, starts, np.ascontiguousarray(which), coefficients[which, point])
+
+    @cached_property
+    def grid(self) -> ByGrid | None:
+        """Polynomials that labels of many rows begin with; None if the kernel or the dimension is not one for them."""
+        return by_grid(self.many, self._combinations, ACCURACY)
 
     @cached_property
     def many(self) -> ManyCenters:
@@ -390,50 +401,6 @@ class Centers:
         )
         if not np.isfinite(out.first).all():
             raise evaluator.overflow("the distance to a center", columns)
-
-
-def new_nearest(n: int) -> Nearest:
-    """Return arrays for the results of n points."""
-    return Nearest(np.empty(n, dtype=np.int32), np.empty(n), np.empty(n))
-
-
-@dataclass(frozen=True, eq=False)
-class _TwoNearest:
-    """What a ladder computes for labels: the nearest and the second nearest center of a point."""
-
-    centers: Centers
-    accuracy: float
-    levels: tuple[Level, ...]
-
-    def new(self, n: int) -> Nearest:
-        return new_nearest(n)
-
-    def by_landmarks(self, landmarks: Landmarks, cloud: Cloud, out: Nearest, sure: NDArray[np.bool_]) -> float:
-        program = evaluator_of(self.centers.kernel).values
-        error = passes.label_by_landmarks(
-            program, cloud, landmarks, self._squared_norms, self.accuracy, self.centers.typical, out, sure
-        )
-        return float(error)
-
-    @cached_property
-    def _squared_norms(self) -> Floats:
-        return np.diag(self.centers.sparse.gram).copy()
-
-    def directly(self, chunk: Chunk, out: Nearest) -> tuple[int, float]:
-        if not self.levels:
-            self.centers.nearest_directly(chunk.columns, out)
-            return 0, 0.0
-        sure = np.empty(len(chunk), dtype=np.bool_)
-        error = self.levels[0].run(chunk.rows, out, sure)
-        rest = np.flatnonzero(~sure)
-        if len(rest) == 0:
-            return len(sure), error
-        found = new_nearest(len(rest))
-        later = _TwoNearest(self.centers, self.accuracy, self.levels[1:])
-        proved, other_error = later.directly(chunk.take(rest), found)
-        for whole, part in zip(out, found, strict=True):
-            whole[rest] = part
-        return len(sure) - len(rest) + proved, max(error, other_error)
 
 
 def _spreads(kernel: Kernel, points: Floats, coefficients: Floats) -> Floats:

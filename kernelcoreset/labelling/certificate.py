@@ -96,19 +96,21 @@ class Tally:
     def add(self, columns: NDArray[Any], weights: Floats | None, labels: NDArray[Any], powers: Floats) -> None:
         """Add labelled rows; `columns` have shape (d, n), `powers` are their distances^z."""
         k, n = len(self.sizes), columns.shape[1]
-        own = np.ones(n) if weights is None else weights
-        self.sizes += np.bincount(labels, minlength=k)
-        self.weights += np.bincount(labels, own, minlength=k)
-        self.costs += np.bincount(labels, own * powers, minlength=k)
+        places = labels.astype(np.intp)  # once: bincount would do it every time
+        sizes = np.bincount(places, minlength=k)
+        self.sizes += sizes
+        self.weights += sizes if weights is None else np.bincount(places, weights, minlength=k)
+        self.costs += np.bincount(places, powers if weights is None else weights * powers, minlength=k)
         if self.probe is not None:
             # Seeded by the position of the rows in their partition, so a retried task samples the same rows.
             generator = np.random.default_rng([self.probe.seed, self.partition, self.rows])
             chosen = np.flatnonzero(generator.random(n) < self.probe.fraction)
-            self._waiting.append((np.asarray(columns[:, chosen], dtype=np.float64), own[chosen]))
+            own = np.ones(len(chosen)) if weights is None else weights[chosen]
+            self._waiting.append((np.asarray(columns[:, chosen], dtype=np.float64), own))
             self.sampled += len(chosen)
             if self.probe.kept > 0.0:
-                kept = chosen[generator.random(len(chosen)) < self.probe.kept]
-                self._kept.append((np.asarray(columns[:, kept], dtype=np.float64), own[kept]))
+                kept = generator.random(len(chosen)) < self.probe.kept
+                self._kept.append((np.asarray(columns[:, chosen[kept]], dtype=np.float64), own[kept]))
             if sum(len(some) for _, some in self._waiting) >= min(_WAITING, _WAITING_NUMBERS // len(columns)):
                 self._measure()
         self.rows += n

@@ -14,7 +14,7 @@ A `Ladder` tries every point on a few landmarks, those without a proof on more, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -174,14 +174,29 @@ class Ladder(Generic[Out]):
             return self.method.directly(chunk, out)
         sure = np.empty(len(chunk), dtype=np.bool_)
         error = self.method.by_landmarks(self.levels[0], chunk.cloud, out, sure)
-        rest = np.flatnonzero(~sure)
-        if len(rest) == 0:
-            return len(sure), error
-        found = self.method.new(len(rest))
-        proved, other_error = Ladder(self.method, self.levels[1:]).run(chunk.take(rest), found)
-        for whole, part in zip(out, found, strict=True):
-            whole[rest] = part
-        return len(sure) - len(rest) + proved, max(error, other_error)
+        return finish(chunk, out, sure, error, self.method.new, Ladder(self.method, self.levels[1:]).run)
+
+
+def finish(
+    chunk: Chunk,
+    out: Out,
+    sure: NDArray[np.bool_],
+    error: float,
+    new: Callable[[int], Out],
+    run: Callable[[Chunk, Out], tuple[int, float]],
+) -> tuple[int, float]:
+    """Run the points that are not sure on the rest of a ladder, and fill in what it finds.
+
+    `error` is that of the others. Return how many of all points were proved, and their largest error.
+    """
+    rest = np.flatnonzero(~sure)
+    if len(rest) == 0:
+        return len(sure), error
+    found = new(len(rest))
+    proved, other_error = run(chunk.take(rest), found)
+    for whole, part in zip(out, found, strict=True):
+        whole[rest] = part
+    return len(sure) - len(rest) + proved, max(error, other_error)
 
 
 def _share_proved(method: Method[Out], landmarks: Landmarks, cloud: Cloud) -> float:

@@ -49,11 +49,14 @@ class LabelledPoints:
     def __reduce__(self) -> tuple[Any, ...]:
         return LabelledPoints, (self.points, self.clusters, self.k)  # trees are built again on demand
 
-    def label_rows(self, rows: NDArray[Any], *, margins: bool = False, accuracy: float = 0.0) -> Labels:
+    def label_rows(
+        self, rows: NDArray[Any], *, margins: bool = False, accuracy: float = 0.0, many: bool = False
+    ) -> Labels:
         """Return the labels of rows of shape (n, d) of any real type, n = 0 allowed. Assumes validated input.
 
         A distance is the Euclidean distance to the nearest point. A margin is how much farther the nearest point of
-        another cluster is; infinity if there is only one cluster. `accuracy` is ignored: all distances are exact.
+        another cluster is; infinity if there is only one cluster. `accuracy` and `many` are ignored: all distances are
+        exact.
         """
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         distances, nearest = self._all.query(rows)

@@ -81,6 +81,7 @@ def _label_by_landmarks(kernel: Kernel, columns: Floats) -> None:
 def _fit_and_label(coreset: Coreset, kernel: Kernel, points: Floats) -> None:
     model = KernelKMeansModel.fit_coreset(coreset, _CLUSTERS, kernel, n_init=1)
     model.label(points, margins=True)
+    model.centers.label_rows(points, many=True)
     model.distances(points[:1])
     model.centers.label(points[:1], exact_distances=True)
 
