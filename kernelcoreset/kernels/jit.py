@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import cgutils, codegen, compiler, event, types
+from numba.core import cgutils, codegen, compiler, errors, event, types
 from numba.extending import intrinsic
 
 from kernelcoreset.kernels.machine_code import KeptCode
 
 _cgutils: Any = cgutils
+_errors: Any = errors
 _event: Any = event
 _Library: Any = codegen.JITCodeLibrary
 _Compiler: Any = compiler.Compiler
@@ -117,24 +118,37 @@ def calling(*arguments: Any) -> Any:
     return intrinsic(call)
 
 
-class _GarbageKept(event.Listener):
-    """Collects no garbage while a function is compiled: numba makes so many objects that it takes an eighth of that."""
+class _Plain:
+    """How numba writes its messages if it cannot colour them."""
+
+    code = errmsg = filename = indicate = highlight = reset = staticmethod(str)
+
+
+class _InHaste(event.Listener):
+    """Lets numba compile without what takes a sixth of that: collecting garbage, and colours.
+
+    It writes thousands of messages to find the types of a function, nearly none of which anybody sees.
+    """
 
     def __init__(self) -> None:
         self._depth, self._collects = 0, False
+        self._colours: Any = None
 
     def on_start(self, event: Any) -> None:
-        """Stop collecting when the outermost compilation starts."""
+        """Stop both when the outermost compilation starts."""
         if self._depth == 0:
-            self._collects = gc.isenabled()
+            self._collects, self._colours = gc.isenabled(), _errors._termcolor_inst
+            _errors._termcolor_inst = _Plain
             gc.disable()
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        """Collect again after the outermost one, if that was so before."""
+        """Have both again after the outermost one, as before."""
         self._depth -= 1
-        if self._depth == 0 and self._collects:
-            gc.enable()
+        if self._depth == 0:
+            _errors._termcolor_inst = self._colours
+            if self._collects:
+                gc.enable()
 
 
-_event.register("numba:compile", _GarbageKept())
+_event.register("numba:compile", _InHaste())

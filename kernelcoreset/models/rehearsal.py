@@ -17,8 +17,9 @@ from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.families import Gaussian, Polynomial
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.center_tiles import Bounds
-from kernelcoreset.kernels.loops.passes import Cloud, Landmarks, label_by_landmarks
+from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks
 from kernelcoreset.kernels.machine_code import machine_code
 from kernelcoreset.labelling.centers import new_nearest
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
@@ -53,8 +54,8 @@ def call_everything() -> None:
 def call_rest() -> None:
     """Solve and label a few points: what follows a build.
 
-    First what needs only a matrix of distances: the process that builds is compiling the loops of kernels. The longest
-    pass that labels comes before the others: the first call needs it last, so that the two processes meet half-way.
+    First what needs only a matrix of distances: the process that builds is compiling the loops of kernels. Passes that
+    label are compiled from the last to the first: the other process starts with the first, so that they meet half-way.
     """
     points = np.random.default_rng(0).normal(size=(_POINTS, 2))
     columns, weights = np.ascontiguousarray(points[:_SIZE].T), np.ones(_SIZE)
@@ -63,19 +64,20 @@ def call_rest() -> None:
     labels = np.arange(_SIZE, dtype=np.int32) % _CLUSTERS
     solution = descend(problem, labels, np.zeros((_CLUSTERS, _SIZE)), 2.0, 2)
     propose_swap(problem, solution, 2.0, np.random.default_rng(0))
-    _label_by_landmarks(problem.kernel, columns)
+    _label_backwards(problem.kernel, columns)
     _fit_and_label(Coreset(points[:_SIZE], weights), problem.kernel, points)
 
 
-def _label_by_landmarks(kernel: Kernel, columns: Floats) -> None:
-    """Call the pass with one landmark and one center."""
-    evaluator, one = evaluator_of(kernel), np.ones((1, 1))
+def _label_backwards(kernel: Kernel, columns: Floats) -> None:
+    """Call the passes that label, the last one first, with one landmark and one center."""
+    evaluator, one, n = evaluator_of(kernel), np.ones((1, 1)), columns.shape[1]
+    point, found = columns.T[:1].copy(), new_nearest(n)
     cloud = Cloud(columns, evaluator.diagonal(columns))
-    landmarks = Landmarks(columns.T[:1].copy(), one, one, Bounds(0.0, 0.0, 0.0, 0.0, 0.0))
-    n = columns.shape[1]
-    label_by_landmarks(
-        evaluator.values, cloud, landmarks, one[0], 1.0, 1.0, new_nearest(n), np.empty(n, dtype=np.bool_)
-    )
+    landmarks = Landmarks(point, one, one, Bounds(0.0, 0.0, 0.0, 0.0, 0.0))
+    passes.label_by_landmarks(evaluator.values, cloud, landmarks, one[0], 1.0, 1.0, found, np.empty(n, dtype=np.bool_))
+    evaluator.block(columns, point)
+    center = Combinations(evaluator.rows(point), np.arange(2), np.zeros(1, dtype=np.int64), one[0])
+    passes.label_directly(evaluator.distances, evaluator.cloud(columns), center, np.zeros(1), found)
 
 
 def _fit_and_label(coreset: Coreset, kernel: Kernel, points: Floats) -> None:

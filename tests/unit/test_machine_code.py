@@ -11,7 +11,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from numba.core import event
+from numba.core import errors, event
 
 import kernelcoreset
 from kernelcoreset.kernels import machine_code
@@ -233,21 +233,23 @@ def test_compiled_functions_call_by_address():
 
 
 @pytest.mark.parametrize("collects", [True, False])
-def test_no_garbage_is_collected_while_a_function_is_compiled(collects):
+def test_no_garbage_is_collected_and_nothing_coloured_while_a_function_is_compiled(collects):
     states = []
 
     class Looks(event.Listener):
         def on_start(self, event):
             states.append(gc.isenabled())
+            assert errors.termcolor().errmsg("plain") == "plain"
 
         on_end = on_start
 
-    before = gc.isenabled()
+    before, colours = gc.isenabled(), errors.termcolor()
     (gc.enable if collects else gc.disable)()
     try:
         with event.install_listener("numba:run_pass", Looks()):
             assert numba.njit(lambda value: value + 1)(1) == 2
         assert gc.isenabled() is collects
+        assert errors.termcolor() is colours
     finally:
         (gc.enable if before else gc.disable)()
     assert states
