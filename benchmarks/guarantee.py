@@ -251,7 +251,7 @@ def violations(d: int, kernel: Kernel, seeds: range) -> dict[str, float]:
         sampled += largest > part.proved["error"]
         beaten += part.proved["error"] < by_transport(whole.proved)
         closest = max(closest, largest / whole.proved["error"])
-    return {"certain": certain, "sampled": sampled, "beaten": beaten, "closest": closest}
+    return {"certain": int(certain), "sampled": int(sampled), "beaten": int(beaten), "closest": float(closest)}
 
 
 def violation_table(kept: Kept, coresets: int) -> Iterator[str]:

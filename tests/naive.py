@@ -119,3 +119,9 @@ def pick(mass, shares):
                 picked.append(i)
                 break
     return picked
+
+
+def centered_gram(squared, weights):
+    """Inner products around the weighted mean, from squared distances, by the matrix that takes the mean away."""
+    away = np.eye(len(weights)) - np.outer(np.ones(len(weights)), weights / weights.sum())
+    return -0.5 * away @ squared @ away.T

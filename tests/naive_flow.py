@@ -46,6 +46,14 @@ def surrounding_shares(row, points, nearness, steps=20_000):
     return shares
 
 
+def scaled_shares(shares, row_weights, weights, rounds):
+    """A matrix of shares, columns scaled towards the weights and rows back to 1, again and again."""
+    for _ in range(rounds):
+        shares = shares * (weights / np.maximum(row_weights @ shares, 1e-12 * weights))
+        shares = shares / shares.sum(axis=1, keepdims=True)
+    return shares
+
+
 def project(values):
     """The nearest shares to any values."""
     ordered = np.sort(values)[::-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from kernelcoreset.checks import (
 )
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import KINDS, center_set_costs, draw_center_sets, relative_errors
-from kernelcoreset.coresets.flow import MOST_POINTS, Flow, plan_flow
+from kernelcoreset.coresets.flow import Flow, plan_flow
 from kernelcoreset.coresets.optimum import least_cost
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import seed_pivots
@@ -44,7 +45,12 @@ _QUANTILE = 2.326  # of the normal distribution at CONFIDENCE, one-sided
 _USELESS = 10.0  # errors beyond this say nothing
 _FITTED = 10  # sets of fitted centers
 _MOST_EVALUATIONS = 100_000_000  # kernel values between rows and coreset points, by default
+_LARGE_MOST_EVALUATIONS = 400_000_000  # for large coresets, while the rows are no more than these
+_MANY_ROWS = 100_000
 _LLOYD_STEPS = 3
+_OTHER_ROWS = (
+    "some centers cost nothing on these rows, but not on the coreset. Are they the rows that it was built from?"
+)
 
 
 @dataclass(frozen=True)
@@ -93,14 +99,7 @@ def in_words(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Return the three parts of a certificate, as plain data, in sentences; a part that says nothing is left out."""
     measured, proved, meaning = certificate, certificate.get("proved", {}), certificate.get("meaning", {})
     if measured.get("largest_error") is not None:
-        text = f"cost within {measured['largest_error']:.2%} of the truth"
-        if "center_sets" in measured:
-            text += f" over {measured['center_sets']:,} center sets"
-        if measured.get("fraction", 1.0) < 1:
-            text += f", on {measured['fraction']:.1%} of the rows"
-        if measured.get("standard_error"):
-            text += f", standard error {measured['standard_error']:.2%}"
-        yield "measured", text
+        yield "measured", _measured_in_words(measured)
     if proved.get("error") is not None:
         sure = "" if proved["confidence"] == 1 else f", with {proved['confidence']:.0%} confidence"
         every = f"within {proved['error']:.0%} for every set of {meaning['k']} centers"
@@ -118,6 +117,19 @@ def in_words(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if meaning.get("times_optimum") is not None:
             text += f"; this one costs at most {meaning['times_optimum']:.3g} times the optimum"
         yield "meaning", text
+
+
+def _measured_in_words(measured: Mapping[str, Any]) -> str:
+    if measured["largest_error"] == math.inf:
+        return _OTHER_ROWS
+    text = f"cost within {measured['largest_error']:.2%} of the truth"
+    if "center_sets" in measured:
+        text += f" over {measured['center_sets']:,} center sets"
+    if measured.get("fraction", 1.0) < 1:
+        text += f", on {measured['fraction']:.1%} of the rows"
+    if measured.get("standard_error"):
+        text += f", standard error {measured['standard_error']:.2%}"
+    return text
 
 
 def certify(
@@ -176,7 +188,7 @@ def certify(
 
 def most_rows_for(size: int) -> int:
     """Return on how many rows the bound for a coreset of this size is computed: each takes as many kernel values."""
-    return max(2_000, _MOST_EVALUATIONS // size)
+    return max(2_000, _MOST_EVALUATIONS // size, min(_MANY_ROWS, _LARGE_MOST_EVALUATIONS // size))
 
 
 def _recipe_of(coreset: Coreset, k: int | None, kernel: Kernel | None, seed: int) -> Recipe:
@@ -235,7 +247,7 @@ def prove(
         plan = plan._replace(moved=plan.moved + _QUANTILE * spread)
     found_cost_at_least = max(at_cost, found_cost)
     proof = Proof((plan,), at_cost)
-    if share == 1.0 and at_cost > 0.0 and len(weights) <= MOST_POINTS:
+    if share == 1.0 and at_cost > 0.0:
         flow = plan_flow(edges, squared, row_weights, weights, (at_cost, found_cost_at_least), z)
         proof = Proof((plan, flow), at_cost)
     found = {

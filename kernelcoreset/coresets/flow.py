@@ -23,15 +23,13 @@ from kernelcoreset.coresets.transport import (
 )
 from kernelcoreset.kernels.jit import compiled
 
-MOST_POINTS = 2_000
-"""Larger coresets get no flow: it takes the cube of their size."""
-
+_MOST_HUBS = 2_000  # points that all flows between; it takes the cube of their number
 _ROUNDS = (0, 3, 10, 30)  # of scaling; after each of them the flow is looked for
-_FLOWS = 6  # each with the resistances of the one before
+_FLOWS = (3, 15)  # to choose the rounds, and then; each with the resistances of the one before
 _NEARNESS = 0.1  # what a distance counts beside the distance of a row to the mean of its shares
 _STEPS = 60  # between two points each, towards the best shares of a row
 _PRECISION = 1e-9  # of these shares
-_SHORTEST = 1e-5  # in median distances: points nearer than this count as so far apart
+_SHORTEST = 1e-2  # in median distances: no resistance is that of a shorter way, so that the equations stay well posed
 _LEAST = 1e-12  # of conductances and slopes, by the largest one
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -89,25 +87,65 @@ def plan_flow(
     """
     shares = surrounding_shares(edges, squared) if z == 2.0 else near_shares(edges, row_weights)
     scaled = weights.sum() / row_weights.sum() * row_weights
-    plans: list[Flow] = []
+    tried: list[Floats] = []
+
+    def plan_of(number: int, flows: int) -> tuple[list[float], int, Flow]:
+        plan = flow_of_shares(edges, tried[number], squared, row_weights, weights, z, flows)
+        return [relative_error(cost, *plan.interval(cost)) for cost in costs], number, plan
+
     done = 0
     for rounds in _ROUNDS:
         scale_shares(edges.starts, edges.targets, shares, scaled, weights, rounds - done)
         done = rounds
-        plans.append(flow_of_shares(edges, shares, squared, row_weights, weights, z))
-    return min(plans, key=lambda plan: [relative_error(cost, *plan.interval(cost)) for cost in costs])
+        tried.append(shares.copy())
+    _, best, _ = min(plan_of(number, _FLOWS[0]) for number in range(len(tried)))
+    return plan_of(best, _FLOWS[1])[-1]
 
 
 def flow_of_shares(
-    edges: Edges, shares: Floats, squared: Floats, row_weights: Floats, weights: Floats, z: float
+    edges: Edges, shares: Floats, squared: Floats, row_weights: Floats, weights: Floats, z: float, flows: int
 ) -> Flow:
-    """Return what holds if rows are shared like this, with a flow of small effort. Arguments as of `plan_flow`."""
+    """Return what holds if rows are shared like this, with the best of some flows. Arguments as of `plan_flow`."""
     scale = float(weights.sum() / row_weights.sum())
     scaled = scale * row_weights
     received = received_weights(edges.starts, edges.targets, shares, scaled, len(weights))
     moved, pull = _moved_and_pull(*edges, squared, shares, scaled)
-    flow, distances = balancing_flow(squared, weights, received - weights, z)
-    return Flow(scale, moved, pull, _effort(flow, distances, weights, z), z)
+    return Flow(scale, moved, pull, _least_effort(squared, weights, received - weights, z, flows), z)
+
+
+def _least_effort(squared: Floats, weights: Floats, surplus: Floats, z: float, flows: int) -> float:
+    """The effort of the best of some flows. If there are many points, they send their surplus to the nearest hub."""
+    hubs = choose_hubs(squared, weights, _MOST_HUBS)
+    to_hubs = squared[:, hubs]
+    hub_of = to_hubs.argmin(axis=1)
+    hub_of[hubs] = np.arange(len(hubs))  # of two points in one place both may be hubs
+    at_points = np.abs(surplus) * np.sqrt(to_hubs[np.arange(len(weights)), hub_of])
+    at_points[hubs] = np.bincount(hub_of, at_points)
+    between = to_hubs[hubs]
+    at_hubs = np.bincount(hub_of, surplus).astype(np.float64, copy=False)
+    flow = balancing_flow(between, weights[hubs], at_hubs, z, flows)
+    at_points[hubs] += _at_points(flow, np.sqrt(between))
+    return _effort(at_points, weights, z)
+
+
+def choose_hubs(squared: Floats, weights: Floats, most: int) -> Indices:
+    """Return the indices of at most `most` points, ascending: each next one has the most weight times distance^2.
+
+    Parameters
+    ----------
+    squared : ndarray of shape (s, s)
+    weights : ndarray of shape (s,)
+    most : int
+    """
+    if len(weights) <= most:
+        return np.arange(len(weights))
+    hubs = np.zeros(most, dtype=np.int64)
+    hubs[0] = np.argmax(weights)
+    nearest = squared[hubs[0]].copy()
+    for place in range(1, most):
+        hubs[place] = np.argmax(weights * nearest)
+        np.minimum(nearest, squared[hubs[place]], out=nearest)
+    return np.unique(hubs)
 
 
 def surrounding_shares(edges: Edges, squared: Floats) -> Floats:
@@ -124,11 +162,11 @@ def surrounding_shares(edges: Edges, squared: Floats) -> Floats:
     return shares
 
 
-def balancing_flow(squared: Floats, weights: Floats, surplus: Floats, z: float) -> tuple[Floats, Floats]:
-    """Return a flow between the points that carries their surplus to where weight is missing, and its distances.
+def balancing_flow(squared: Floats, weights: Floats, surplus: Floats, z: float, flows: int) -> Floats:
+    """Return a flow between the points that carries their surplus to where weight is missing.
 
     Entry (i, j) of the flow is what flows from i to j, and minus that from j to i. It is an electric flow, whose
-    resistances are then set, a few times, to those at which it would be the flow of least effort (Lawson's method).
+    resistances are then set, again and again, to those at which it would be the flow of least effort (Lawson's method).
 
     Parameters
     ----------
@@ -136,22 +174,24 @@ def balancing_flow(squared: Floats, weights: Floats, surplus: Floats, z: float) 
     weights, surplus : ndarray of shape (s,)
         The surplus has the sum 0.
     z : float
+    flows : int
+        How many to try.
     """
     distances = np.sqrt(squared)
-    distances = np.maximum(distances, _SHORTEST * float(np.median(distances[distances > 0.0])))
-    conductances = 1.0 / (distances**2 * (1.0 / weights[:, None] + 1.0 / weights))
+    lengths = np.maximum(distances, _SHORTEST * float(np.median(distances[distances > 0.0])))
+    conductances = 1.0 / (lengths**2 * (1.0 / weights[:, None] + 1.0 / weights))
     best, least = np.empty(0), np.inf
-    for _ in range(_FLOWS):
+    for _ in range(flows):
         flow = _electric_flow(conductances, surplus)
-        effort = _effort(flow, distances, weights, z)
+        effort = _effort(_at_points(flow, distances), weights, z)
         if effort < least:
             best, least = flow, effort
         if effort == 0.0:
             break
-        slopes = (_at_points(flow, distances) / weights) ** (z - 1.0)
+        slopes = (_at_points(flow, lengths) / weights) ** (z - 1.0)
         slopes = np.maximum(slopes, _LEAST * slopes.max())
-        conductances = np.abs(flow) / (distances * (slopes[:, None] + slopes))
-    return best, distances
+        conductances = np.abs(flow) / (lengths * (slopes[:, None] + slopes))
+    return best
 
 
 def _electric_flow(conductances: Floats, surplus: Floats) -> Floats:
@@ -179,8 +219,8 @@ def _at_points(flow: Floats, distances: Floats) -> Floats:
     return sums
 
 
-def _effort(flow: Floats, distances: Floats, weights: Floats, z: float) -> float:
-    return float((weights * (_at_points(flow, distances) / weights) ** z).sum() ** (1.0 / z))
+def _effort(at_points: Floats, weights: Floats, z: float) -> float:
+    return float((weights * (at_points / weights) ** z).sum() ** (1.0 / z))
 
 
 @compiled()

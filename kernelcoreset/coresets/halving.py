@@ -148,7 +148,7 @@ def neighbours_together(rows: Singles, block: int) -> Indices:
     for i in range(len(rows)):
         order[i] = i
     keys = np.empty(len(rows), dtype=np.float32)
-    lows, highs = np.empty(_MOST_PARTS, dtype=np.int64), np.empty(_MOST_PARTS, dtype=np.int64)
+    lows, highs = np.empty(np.int64(_MOST_PARTS), dtype=np.int64), np.empty(np.int64(_MOST_PARTS), dtype=np.int64)
     lows[0], highs[0] = 0, len(rows)
     left = 1  # parts that wait; the last one is next
     while left > 0:
@@ -234,9 +234,10 @@ def _lower(best: Singles, a: Singles, b: Singles, c: Singles, d: Singles) -> Non
 @compiled(fastmath=_FINITE)
 def set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indices) -> tuple[Singles, Floats]:
     """The cost of point order[i] for the landmarks of set s, shape (sets, points), and 1 / cost of each set (or 0)."""
-    out, scales = np.empty((len(sets), len(order)), dtype=np.float32), np.zeros(len(sets))
-    near = np.empty((len(distances), _TILE), dtype=np.float32)
-    own = np.empty(_TILE, dtype=np.float32)
+    out, scales = np.empty((len(sets), len(order)), dtype=np.float32), np.empty(len(sets))
+    scales[:] = 0.0
+    near = np.empty((len(distances), np.int64(_TILE)), dtype=np.float32)
+    own = np.empty(np.int64(_TILE), dtype=np.float32)
     for low in range(0, len(order), _TILE):
         size = min(_TILE, len(order) - low)
         for i in range(size):
@@ -300,8 +301,8 @@ def balanced_turns(gram: Floats, kicks: Floats) -> Floats:
 def _turn(gram: Floats, order: Indices, kicks: Floats, margin: float, best: Floats) -> None:
     """Write the signs of `balanced_turns` to `best`: greedy in the given order, then turns that lower h G h by more."""
     groups = len(gram)
-    signs, work = np.empty(groups), np.empty(groups)
-    lean = np.zeros(groups)  # G h
+    signs, work, lean = np.empty(groups), np.empty(groups), np.empty(groups)  # the last is G h
+    lean[:] = 0.0
     for place in range(groups):
         i = order[place]
         signs[i] = -1.0 if lean[i] > 0.0 else 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.jit import compiled, part
 
 _STEPS = 300
 _PATIENCE = 15  # steps without a better bound before the steps get smaller
@@ -42,20 +42,21 @@ def least_cost(squared: Floats, weights: Floats, k: int, z: float) -> float:
     if k >= len(weights):
         return 0.0
     costs = weights[:, None] * (squared if z == 2.0 else squared ** (0.5 * z))
-    among_points = least_cost_of_points(costs, k) * (0.5 if z == 2.0 else 2.0**-z)
-    return max(0.0, among_points, _by_components(squared, weights, k, z))
+    by_components, share = _by_components(squared, weights, k, z), 0.5 if z == 2.0 else 2.0**-z
+    found = _greedy_cost(costs, k)
+    if by_components >= share * found:  # prices bound what k points cost, so they cannot prove more than this
+        return by_components
+    return max(0.0, share * _by_prices(costs, k, found), by_components)
 
 
 def _by_components(squared: Floats, weights: Floats, k: int, z: float) -> float:
-    from scipy.linalg import eigvalsh  # slow to import, and executors prove no bounds
-
     total, s = float(weights.sum()), len(weights)
     means = squared @ weights / total
     centered = 0.5 * (means[:, None] + means - squared) - 0.5 * (weights @ means) / total
     roots = np.sqrt(weights)
     gram = roots[:, None] * centered * roots
     trace = float(np.trace(gram))
-    top = float(eigvalsh(gram, subset_by_index=(s - k + 1, s - 1)).sum()) if k > 1 else 0.0
+    top = float(np.linalg.eigvalsh(gram)[s - k + 1 :].sum()) if k > 1 else 0.0
     # Rounding of an eigenvalue is a few units in the last place of the largest one, here with room to spare.
     quadratic = max(0.0, trace - top - 1e-14 * s * trace)
     if z >= 2.0:
@@ -70,12 +71,29 @@ def least_cost_of_points(costs: Floats, k: int) -> float:
     If every row i pays v_i for being served, a column c saves r_c = sum_i max(0, v_i - costs[i, c]). So k columns cost
     at least sum v - (the k largest r), for any v. Subgradient steps look for the best v.
     """
-    nearest = np.sort(costs, axis=1)[:, : k + 1]
-    if not nearest[:, -1].any():
-        return 0.0
-    prices = nearest[:, -1].copy()  # the price of a row lies between its nearest and its next columns
-    # What k columns that were chosen greedily cost: the bound cannot exceed it, and steps aim at it.
-    return float(_ascend(costs, prices, k, _greedy_cost(costs, k)))
+    return _by_prices(costs, k, _greedy_cost(costs, k))
+
+
+def _by_prices(costs: Floats, k: int, found: float) -> float:
+    """The same. `found` is what some k columns cost: the bound cannot exceed it, and steps aim at it."""
+    # The price of a row lies between its nearest and its next columns.
+    prices = np.partition(costs, min(k, costs.shape[1] - 1), axis=1)[:, min(k, costs.shape[1] - 1)].copy()
+    return float(_ascend(costs, prices, k, found)) if prices.any() else 0.0
+
+
+_FINITE = {"contract", "nnan", "nsz"}  # without this `min` and `max` do not vectorise
+
+
+@part(fastmath=_FINITE)
+def _add_savings(saved: Floats, price: float, costs: Floats) -> None:
+    for c in range(len(saved)):
+        saved[c] += max(0.0, price - costs[c])
+
+
+@part(fastmath=_FINITE)
+def _add_least(sums: Floats, most: float, costs: Floats) -> None:
+    for c in range(len(sums)):
+        sums[c] += min(most, costs[c])
 
 
 @compiled()
@@ -86,8 +104,7 @@ def _greedy_cost(costs: Floats, k: int) -> float:
         least, chosen = np.inf, 0
         sums = np.zeros(costs.shape[1])
         for i in range(len(costs)):
-            for c in range(costs.shape[1]):
-                sums[c] += min(best[i], costs[i, c])
+            _add_least(sums, best[i], costs[i])
         for c in range(costs.shape[1]):
             if sums[c] < least:
                 least, chosen = sums[c], c
@@ -104,8 +121,7 @@ def _ascend(costs: Floats, prices: Floats, k: int, target: float) -> float:
     for _ in range(_STEPS):
         saved = np.zeros(costs.shape[1])
         for i in range(len(costs)):
-            for c in range(costs.shape[1]):
-                saved[c] += max(0.0, prices[i] - costs[i, c])
+            _add_savings(saved, prices[i], costs[i])
         chosen = np.argsort(-saved)[:k]
         bound = prices.sum() - saved[chosen].sum()
         if bound > best:

@@ -146,7 +146,7 @@ def sensitivities(
     `seeding.distances` to save memory.
     """
     cells = len(seeding.pivots)
-    cell_weights = _cell_weights(seeding.nearest, weights, cells)
+    cell_weights = np.bincount(seeding.nearest, weights, cells)
     by_cell = np.divide(cell_share / cells, cell_weights, out=np.zeros(cells), where=cell_weights > 0)
     by_cell += weight_share / cell_weights.sum()
     by_cost = cost_share / seeding.cost if seeding.cost > 0 else 0.0
@@ -154,14 +154,6 @@ def sensitivities(
     scale = 1.0 / (cost_share * (seeding.cost > 0) + cell_share * np.count_nonzero(cell_weights) / cells + weight_share)
     _mix(seeding.distances, seeding.nearest, weights, scale * by_cost, scale * by_cell)
     return seeding.distances
-
-
-@compiled()
-def _cell_weights(nearest: NDArray[np.int32], weights: Floats, cells: int) -> Floats:
-    totals = np.zeros(cells)
-    for i in range(len(nearest)):
-        totals[nearest[i]] += weights[i]
-    return totals
 
 
 @compiled(fastmath={"contract"})
@@ -257,8 +249,9 @@ def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int,
     the order of the rows: the first sums p per place, the second keeps what is left per place up to its next pick.
     """
     size = len(offsets)
-    left = np.zeros(n_places)
-    last_of = np.zeros(n_places, dtype=np.int64)  # 1 + point, 0 for none; `picks` too
+    left = np.empty(n_places)
+    last_of = np.empty(n_places, dtype=np.int64)  # 1 + point, 0 for none; `picks` too
+    left[:], last_of[:] = 0.0, 0
     for i in range(len(places)):
         left[places[i]] += probabilities[i]
         if probabilities[i] > 0.0:
@@ -277,7 +270,8 @@ def pick_evenly(probabilities: Floats, places: NDArray[np.int32], n_places: int,
         start = end
         if last_of[place] > 0:
             last = last_of[place]
-    picks = np.zeros(size, dtype=np.int64)
+    picks = np.empty(size, dtype=np.int64)
+    picks[:] = 0
     for i in range(len(places)):
         place = places[i]
         left[place] -= probabilities[i]

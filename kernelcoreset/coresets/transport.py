@@ -130,16 +130,11 @@ def nearest_points(blocks: Iterator[Floats], z: float) -> Edges:
     targets, powers = [], []
     closest, closest_row, n = np.empty(0), np.empty(0, dtype=np.int64), 0
     for squared in blocks:
-        each = np.arange(squared.shape[1])
-        count = min(_NEAR, len(each))
-        near = np.argpartition(squared, count - 1, axis=1)[:, :count]
-        targets.append(near)
-        powers.append(np.take_along_axis(squared, near, axis=1))
-        row = np.argmin(squared, axis=0)
         if n == 0:
-            closest, closest_row = np.full(len(each), np.inf), np.zeros(len(each), dtype=np.int64)
-        nearer = squared[row, each] < closest
-        closest[nearer], closest_row[nearer] = squared[row, each][nearer], n + row[nearer]
+            closest, closest_row = np.full(squared.shape[1], np.inf), np.zeros(squared.shape[1], dtype=np.int64)
+        near, power = _nearest(squared, min(_NEAR, squared.shape[1]), n, closest, closest_row)
+        targets.append(near)
+        powers.append(power)
         n += len(squared)
     target, power = np.concatenate(targets), np.concatenate(powers)
     alone = np.setdiff1d(np.arange(len(closest)), target)
@@ -216,16 +211,45 @@ def scale_shares(
     starts: Indices, targets: Indices, shares: Floats, row_weights: Floats, weights: Floats, rounds: int
 ) -> None:
     """Scale the shares towards the coreset points' weights, then back to one whole per row, again and again."""
+    factors, received = np.empty(len(weights)), np.zeros(len(weights))
+    if rounds > 0:
+        received[:] = received_weights(starts, targets, shares, row_weights, len(weights))
     for _ in range(rounds):
-        received = received_weights(starts, targets, shares, row_weights, len(weights))
-        factors = weights / np.maximum(received, _LEAST_RECEIVED * weights)
-        for i in range(len(starts) - 1):
+        for j in range(len(weights)):
+            factors[j] = weights[j] / max(received[j], _LEAST_RECEIVED * weights[j])
+            received[j] = 0.0
+        for i in range(len(starts) - 1):  # what the next round needs is summed in the same pass
             total = 0.0
             for e in range(starts[i], starts[i + 1]):
                 shares[e] *= factors[targets[e]]
                 total += shares[e]
+            whole = 1.0 / total
             for e in range(starts[i], starts[i + 1]):
-                shares[e] /= total
+                shares[e] *= whole
+                received[targets[e]] += row_weights[i] * shares[e]
+
+
+@compiled()
+def _nearest(squared: Floats, count: int, first: int, closest: Floats, closest_row: Indices) -> tuple[Indices, Floats]:
+    """The `count` smallest entries of each row, ascending, and their columns.
+
+    `closest` becomes the smallest entry of each column so far, and `closest_row` its row; the first one is `first`.
+    """
+    near = np.empty((len(squared), count), dtype=np.int64)
+    values = np.full((len(squared), count), np.inf)
+    for i in range(len(squared)):
+        own, columns = values[i], near[i]
+        for j in range(squared.shape[1]):
+            value = squared[i, j]
+            if value < closest[j]:
+                closest[j], closest_row[j] = value, first + i
+            if value < own[count - 1] or j < count:
+                place = min(j, count - 1)
+                while place > 0 and own[place - 1] > value:
+                    own[place], columns[place] = own[place - 1], columns[place - 1]
+                    place -= 1
+                own[place], columns[place] = value, j
+    return near, values
 
 
 @compiled()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from kernelcoreset.features.preparation import CategoryColumn, NumberColumn, Pre
 from kernelcoreset.features.wanted import Features
 
 _NEARLY_ALL = 0.9
+_FEW_OF = 3  # up to a third of the columns are few
 _NEARLY_CONSTANT = 0.99
 _FEWEST = 0.01  # share of the rows that a sentinel has at least
 _SMALL_SENTINELS = (-1.0, -9.0)
@@ -63,15 +64,25 @@ def look_at(names: Sequence[str], arrays: Sequence[Raw], preparation: Preparatio
     sums = np.bincount(preparation.owners, variances, minlength=len(names))
     total = float(sums.sum())
     shares = {name: float(each) / total if total > 0.0 else 0.0 for name, each in zip(names, sums, strict=True)}
-    warnings = [
-        f"{name} carries {_percent(share)} of the squared distances: the clusters are those of this column alone. "
-        "Set features.scale."
-        for name, share in shares.items()
-        if share > _NEARLY_ALL and len(names) > 1
-    ]
+    warnings = _of_shares(shares)
     for column, values in zip(preparation.columns, arrays, strict=True):
         warnings += _of_category(column, values) if isinstance(column, CategoryColumn) else _of_numbers(column, values)
     return Look(shares, warnings)
+
+
+def _of_shares(shares: Mapping[str, float]) -> list[str]:
+    """A warning if one column, or a few of many, carry nearly all of the squared distances."""
+    order = sorted(shares, key=lambda name: -shares[name])
+    for count in range(1, max(2, 1 + len(order) // _FEW_OF)):
+        some = order[:count]
+        together = sum(shares[name] for name in some)
+        if together > _NEARLY_ALL and len(order) > 1:
+            carry, these = ("carries", "this column") if count == 1 else ("carry", "these columns")
+            return [
+                f"{' and '.join(some)} {carry} {_percent(together)} of the squared distances: the clusters are those "
+                f"of {these} alone. Set features.scale."
+            ]
+    return []
 
 
 def _of_category(column: CategoryColumn, values: Raw) -> list[str]:

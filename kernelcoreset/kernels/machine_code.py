@@ -25,15 +25,16 @@ import time
 import zipfile
 from collections.abc import Iterator
 from functools import cache, cached_property
-from importlib.metadata import version
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import llvmlite
 import numba
 from llvmlite import binding
 from numba.core import caching, event
+from numba.core.runtime.nrt import rtsys
 from numba.misc import appdirs
 
 from kernelcoreset.kernels.second_process import Claims, SecondProcess
@@ -59,6 +60,7 @@ _appdirs: Any = appdirs
 _event: Any = event
 _CompiledFunction: Any = caching.CompileResultCacheImpl
 _NullCache: Any = caching.NullCache
+_rtsys: Any = rtsys
 
 
 class Target(NamedTuple):
@@ -97,7 +99,7 @@ def _sources(folder: Any, prefix: str = "") -> Iterator[bytes]:
 # When the package is imported, not later: its sources may change while it runs.
 CONTENT = {
     "package": _digest(_sources(files(PACKAGE))),
-    "versions": f"{sys.implementation.cache_tag}-numba-{numba.__version__}-llvmlite-{version('llvmlite')}",
+    "versions": f"{sys.implementation.cache_tag}-numba-{numba.__version__}-llvmlite-{llvmlite.__version__}",
 }
 
 
@@ -321,7 +323,7 @@ class KeptCode(_NullCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function, None if it must be compiled."""
-        target_context.refresh()
+        _rtsys.initialize(target_context)  # all that code needs; a refresh imports what only a compilation does
         own, name = machine_code(), self._file(sig)
         code = _unsealed(own.read(name) or b"") or _unsealed(own.claim(name) or b"")
         if code is None:

@@ -14,10 +14,13 @@ from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import empirical_error
 from kernelcoreset.coresets.tree import CoresetTree
+from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.families import Gaussian, Polynomial
 from kernelcoreset.kernels.kernel import Kernel
-from kernelcoreset.kernels.loops.passes import Cloud
+from kernelcoreset.kernels.loops.center_tiles import Bounds
+from kernelcoreset.kernels.loops.passes import Cloud, Landmarks, label_by_landmarks
 from kernelcoreset.kernels.machine_code import machine_code
+from kernelcoreset.labelling.centers import new_nearest
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
 _POINTS, _SIZE, _CLUSTERS = 1_200, 100, 3
@@ -50,7 +53,8 @@ def call_everything() -> None:
 def call_rest() -> None:
     """Solve and label a few points: what follows a build.
 
-    First what needs only a matrix of distances: the process that builds is compiling the loops of kernels.
+    First what needs only a matrix of distances: the process that builds is compiling the loops of kernels. The longest
+    pass that labels comes before the others: the first call needs it last, so that the two processes meet half-way.
     """
     points = np.random.default_rng(0).normal(size=(_POINTS, 2))
     columns, weights = np.ascontiguousarray(points[:_SIZE].T), np.ones(_SIZE)
@@ -59,7 +63,19 @@ def call_rest() -> None:
     labels = np.arange(_SIZE, dtype=np.int32) % _CLUSTERS
     solution = descend(problem, labels, np.zeros((_CLUSTERS, _SIZE)), 2.0, 2)
     propose_swap(problem, solution, 2.0, np.random.default_rng(0))
+    _label_by_landmarks(problem.kernel, columns)
     _fit_and_label(Coreset(points[:_SIZE], weights), problem.kernel, points)
+
+
+def _label_by_landmarks(kernel: Kernel, columns: Floats) -> None:
+    """Call the pass with one landmark and one center."""
+    evaluator, one = evaluator_of(kernel), np.ones((1, 1))
+    cloud = Cloud(columns, evaluator.diagonal(columns))
+    landmarks = Landmarks(columns.T[:1].copy(), one, one, Bounds(0.0, 0.0, 0.0, 0.0, 0.0))
+    n = columns.shape[1]
+    label_by_landmarks(
+        evaluator.values, cloud, landmarks, one[0], 1.0, 1.0, new_nearest(n), np.empty(n, dtype=np.bool_)
+    )
 
 
 def _fit_and_label(coreset: Coreset, kernel: Kernel, points: Floats) -> None:

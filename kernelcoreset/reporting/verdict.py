@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,12 @@ def coreset_verdict(certificate: Mapping[str, Any] | None) -> Verdict:
     if error is None:
         return Verdict(
             UNKNOWN, "not measured", "This run did not compare the coreset with all rows, so nothing is said about it."
+        )
+    if error == math.inf:
+        return Verdict(
+            POOR,
+            "costs where the rows have none",
+            "The coreset does not stand for these rows. Are they the rows that it was built from?",
         )
     state = f"costs within {error:.2%}"
     if error <= _SMALL_ERROR:

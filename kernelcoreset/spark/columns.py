@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from kernelcoreset.checks import Floats, check_columns
 from kernelcoreset.errors import DataError, SettingError
-from kernelcoreset.features.arrays import has_finite_sum, to_floats, to_numbers
+from kernelcoreset.features.arrays import has_finite_sum, to_floats, to_numbers, view
 from kernelcoreset.features.preparation import Preparation
 
 FEATURE, WEIGHT, ID = "__kc_feature", "__kc_weight", "__kc_id"
@@ -278,8 +278,8 @@ class BatchReader:
 
     def _from_array(self, array: pa.Array, bad: NDArray[np.bool_]) -> NDArray[Any]:
         name = self.layout.features[0]
-        lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
-        missing = array.is_null().to_numpy(zero_copy_only=False)
+        lengths = np.diff(view(array.offsets)).astype(np.int64)
+        missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else False
         d = self.layout.length or 1  # None only if all rows are null or empty, so bad
         wrong = missing | (lengths != d)
         if not wrong.any():

@@ -17,6 +17,7 @@ from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, 
 from kernelcoreset.checks import Floats
 from kernelcoreset.describing.tally import RowTally
 from kernelcoreset.errors import DataError, SettingError
+from kernelcoreset.features.arrays import to_arrow
 from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
@@ -298,10 +299,10 @@ class _Report:
 
 def _with_columns(batch: pa.RecordBatch, found: Labels, settings: LabelSettings) -> pa.RecordBatch:
     kept = [i for i, name in enumerate(batch.schema.names) if settings.keeps(name)]
-    arrays = [pa.array(found.labels, pa.int32())]
-    arrays += [pa.array(found.distances)] if settings.distance_col else []
-    arrays += [pa.array(found.margins)] if settings.margin_col else []
-    arrays += [pa.array(_outlier_scores(found, settings.typical))] if settings.outlier_col else []
+    arrays = [to_arrow(found.labels, pa.int32())]
+    arrays += [to_arrow(found.distances)] if settings.distance_col else []
+    arrays += [to_arrow(found.margins)] if settings.margin_col and found.margins is not None else []
+    arrays += [to_arrow(_outlier_scores(found, settings.typical))] if settings.outlier_col else []
     arrays += [pa.nulls(batch.num_rows, pa.string())] if _has_report(settings) else []
     names = [field.name for field in _added_fields(settings)]
     columns = [batch.column(i) for i in kept]

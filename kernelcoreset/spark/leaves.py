@@ -30,6 +30,7 @@ from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.reduce import Part
 from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.errors import DataError
+from kernelcoreset.features.arrays import to_arrow, view
 from kernelcoreset.kernels.evaluator import as_columns
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
 from kernelcoreset.spark.row_counts import counted
@@ -183,19 +184,18 @@ def leaf_row(
 def _read_ids(array: pa.Array, name: str, leaf: int) -> NDArray[Any]:
     if array.null_count:
         raise DataError(f"Column {name} must have no nulls to be the id; got {array.null_count} in leaf {leaf}.")
-    return array.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return view(array)
 
 
 def as_row(leaf: int, leaves: int, rows: int, bad: BadRows, part: Part | None, schema: pa.Schema) -> pa.RecordBatch:
     """Return the row of one leaf, or of several merged ones."""
     if part is None:
         part = Part(np.empty((0, 0)), np.empty(0))
-    values: dict[str, Any] = {
+    numbers = {
         "leaf": leaf,
         "leaves": leaves,
         "rows": rows,
         "bad_rows": bad.rows,
-        "bad_columns": list(bad.counts.items()),
         "dimension": part.points.shape[1],
     }
     lists: dict[str, Any] = {
@@ -206,15 +206,32 @@ def as_row(leaf: int, leaves: int, rows: int, bad: BadRows, part: Part | None, s
     arrays = []
     for name in schema.names:
         kind = schema.field(name).type
-        arrays.append(_one_list(lists[name], kind) if name in lists else pa.array([values[name]], kind))
+        if name in lists:
+            arrays.append(_one_list(lists[name], kind))
+        elif name in numbers:
+            arrays.append(to_arrow(np.array([numbers[name]]), kind))
+        else:
+            arrays.append(_one_map(bad.counts, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _one_list(values: NDArray[Any] | list[Any], kind: pa.ListType) -> pa.Array:
     """A list as the only element of an array; numbers that have its type are not copied."""
-    if isinstance(values, np.ndarray) and values.dtype.kind != "O" and pa.types.is_floating(kind.value_type):
-        values = values.astype(kind.value_type.to_pandas_dtype(), copy=False)
-    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), pa.array(values, kind.value_type), kind)
+    own = to_arrow(np.asarray(values), kind.value_type) if len(values) else pa.nulls(0, kind.value_type)
+    return pa.ListArray.from_arrays(_one_range(len(values)), own, kind)
+
+
+def _one_map(counts: dict[str, int], kind: pa.MapType) -> pa.Array:
+    """A dictionary as the only element of an array."""
+    if counts:
+        return pa.array([list(counts.items())], kind)
+    entries = pa.nulls(0, pa.struct([kind.key_field, kind.item_field]))
+    return pa.Array.from_buffers(kind, 1, [None, _one_range(0).buffers()[1]], children=[entries])
+
+
+def _one_range(length: int) -> pa.Array:
+    """Where the only list of an array starts and ends."""
+    return to_arrow(np.array([0, length], dtype=np.int32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +281,7 @@ def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
             row = {}
             for name in batch.schema.names:
                 value = batch[name][i]
-                row[name] = value.values.to_numpy(zero_copy_only=False) if name in arrays else value.as_py()
+                row[name] = view(value.values) if name in arrays else value.as_py()
             yield row
 
 

@@ -170,7 +170,7 @@ def test_a_dry_run_shows_who_carries_the_distances(spark, capsys):
     plain = [*raw, "--set", "features.scale=none", "--set", "features.log=[]"]
     assert cli.run_main(["--config", "job.toml", "--dry-run", *plain]) == 0
     lines = capsys.readouterr().out
-    assert "share of squared distance balance: 100.0%" in lines
+    assert "distance shares      balance: 100.0%" in lines
     assert "warnings             balance carries 100.0 % of the squared distances" in lines
     assert "warnings             pdays is 999 in 95.0 % of the rows" in lines
     assert cli.run_main(["--config", "job.toml", "--dry-run"]) == 0

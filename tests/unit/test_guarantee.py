@@ -21,6 +21,7 @@ from kernelcoreset import (
 )
 from kernelcoreset.coresets.optimum import least_cost, least_cost_of_points
 from kernelcoreset.coresets.transport import Transport, distance_blocks, largest_shares, nearest_points, plan_transport
+from kernelcoreset.reporting.verdict import coreset_verdict
 from tests import naive
 from tests.cases import some_points
 
@@ -161,6 +162,21 @@ def test_the_prices_against_all_sets_of_points():
     assert least_cost_of_points(np.zeros((5, 5)), 2) == 0.0
 
 
+@pytest.mark.parametrize("sigma", [0.1, 2.0, 100.0])
+@pytest.mark.parametrize("z", [1.5, 2.0, 3.0])
+def test_the_larger_of_both_bounds_is_taken(sigma, z):
+    """A sharp kernel, for which the components prove more, and wide ones, for which the prices do."""
+    points = some_points(60, 2)
+    weights = 0.5 + np.random.default_rng(0).random(60)
+    squared = Gaussian(sigma).squared_distances(points, points)
+    gram = np.sqrt(weights)[:, None] * naive.centered_gram(squared, weights) * np.sqrt(weights)
+    eigenvalues = np.sort(np.linalg.eigvalsh(gram))
+    quadratic, total = eigenvalues[: 60 - 3].sum(), weights.sum()
+    components = total * (quadratic / total) ** (z / 2) if z >= 2 else quadratic * squared.max() ** (z / 2 - 1)
+    prices = least_cost_of_points(weights[:, None] * squared ** (z / 2), 4) * (0.5 if z == 2 else 2.0**-z)
+    assert least_cost(squared, weights, 4, z) == pytest.approx(max(components, prices), rel=1e-6)
+
+
 def test_as_many_centers_as_points_cost_nothing():
     assert least_cost(np.ones((3, 3)) - np.eye(3), np.ones(3), 3, 2.0) == 0.0
     found = Coreset([[0.0], [1.0]], [1.0, 1.0]).certify([[0.0], [1.0]], k=2, kernel=Linear())
@@ -207,6 +223,18 @@ def test_a_sample_of_the_rows_has_a_confidence():
     assert part.proved["moved"] > 0.8 * whole.proved["moved"]
     assert "with 99% confidence" in str(part)
     assert "on 50.0% of the rows" in str(part)
+
+
+def test_rows_of_another_set_are_named_in_words():
+    """One row costs nothing for centers that are this row, so the relative error is infinite."""
+    coreset = build_coreset(some_points(500, 2), 2, Gaussian(2.0), 50, seed=0)
+    found = coreset.certify([[100.0, 100.0]], n_center_sets=3)
+    assert found.measured["largest_error"] == math.inf
+    assert str(found).startswith("measured  some centers cost nothing on these rows, but not on the coreset. Are they")
+    assert coreset_verdict(found.to_dict()).light == "poor"
+    for text in (str(found), found._repr_html_()):
+        assert "inf%" not in text
+        assert "that it was built from?" in text
 
 
 def test_what_a_certificate_needs():

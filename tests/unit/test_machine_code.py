@@ -1,5 +1,6 @@
 """Machine code: one set of types per function, kept by content, lent to others, never run on a lesser processor."""
 
+import gc
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from numba.core import event
 
 import kernelcoreset
 from kernelcoreset.kernels import machine_code
@@ -98,6 +100,12 @@ def test_code_is_kept_and_compiling_is_announced_once(tmp_path):
     assert said.count(SAID) == 1
     count, _, said = compilations(NUMBA_CACHE_DIR=tmp_path)
     assert (count, said) == (0, "")
+
+
+def test_kept_code_is_loaded_without_what_only_a_compilation_needs(tmp_path):
+    program = ONE_CALL + "print('numba.np.arraymath' in sys.modules, 'scipy.linalg' in sys.modules)"
+    needed = [run(program, NUMBA_CACHE_DIR=tmp_path).stdout.splitlines()[-1] for _ in range(2)]
+    assert needed == ["True True", "False False"]
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
@@ -222,6 +230,28 @@ def test_compiled_functions_call_by_address():
     assert out.tolist() == [7.0, 7.0, 7.0]
     with pytest.raises(ValueError, match="below 0"):
         caller(address_of(fill, kinds), out, -1)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_collected_while_a_function_is_compiled(collects):
+    states = []
+
+    class Looks(event.Listener):
+        def on_start(self, event):
+            states.append(gc.isenabled())
+
+        on_end = on_start
+
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        with event.install_listener("numba:run_pass", Looks()):
+            assert numba.njit(lambda value: value + 1)(1) == 2
+        assert gc.isenabled() is collects
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert states
+    assert not any(states)
 
 
 def test_a_part_is_called_by_compiled_functions_only():

@@ -205,6 +205,10 @@ def test_a_look_at_numbers_as_they_are_leaves_ordinary_values_alone():
     look = look_at(["a", "b", "c", "age"], [*values.T, ages])
     assert look.warnings == [w for w in look.warnings if w.startswith("age carries")]
     assert look_at(["age"], [ages]).warnings == []
+    wide = np.random.default_rng(0).normal(size=(500, 7)) * [1.0, 250.0, 1.0, 2.0, 90.0, 1.0, 1.0]
+    (warning,) = look_at(list("abcdefg"), list(wide.T)).warnings
+    assert warning.startswith("b and e carry 100.0 % of the squared distances: the clusters are those of these columns")
+    assert look_at(list("abcde"), list(wide.T[:5])).warnings == []  # two of five are not few
 
 
 def clustered(n: int = 600, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:

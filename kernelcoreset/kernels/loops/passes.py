@@ -94,6 +94,9 @@ class Nearest(NamedTuple):
     second: Floats
 
 
+# `np.int64(TILE)` where memory is made: a constant is a type of its own, for which numba compiles `np.empty` again.
+
+
 @part()
 def values(program: Program, columns: Floats, low: int, high: int, y: Floats, stack: Floats) -> None:
     """Write K(x, y), or the exact squared distance, of points low..high to stack[0]. The last row is working space."""
@@ -103,7 +106,7 @@ def values(program: Program, columns: Floats, low: int, high: int, y: Floats, st
 @compiled()
 def diagonal(program: Program, columns: Floats, out: Floats) -> None:
     """out[i] = K(x_i, x_i) for all points."""
-    stack = np.empty((program.stack_rows, TILE))
+    stack = np.empty((program.stack_rows, np.int64(TILE)))
     n = columns.shape[1]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
@@ -131,7 +134,7 @@ def distances(program: Program, cloud: Cloud, low: int, high: int, rows: Rows, r
 @compiled()
 def block(program: Program, columns: Floats, rows: Floats, out: Floats) -> None:
     """out[r, i] = K(x_i, rows_r), or the exact squared distance."""
-    stack = np.empty((program.stack_rows, TILE))
+    stack = np.empty((program.stack_rows, np.int64(TILE)))
     n = columns.shape[1]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
@@ -143,7 +146,7 @@ def block(program: Program, columns: Floats, rows: Floats, out: Floats) -> None:
 @compiled()
 def distance_block(program: Program, cloud: Cloud, rows: Rows, out: Floats) -> None:
     """out[r, i] = squared distance of x_i to rows_r."""
-    stack = np.empty((program.stack_rows, TILE))
+    stack = np.empty((program.stack_rows, np.int64(TILE)))
     n = cloud.columns.shape[1]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
@@ -168,8 +171,8 @@ def update_nearest(
     Pivot r of this call has the index `first + r`. The one after a range is only what follows the last pivot of it.
     A tile is compared with its pivots while it is in the cache.
     """
-    stack = np.empty((program.stack_rows, TILE))
-    never = np.empty(TILE)
+    stack = np.empty((program.stack_rows, np.int64(TILE)))
+    never = np.empty(np.int64(TILE))
     never[:] = -1.0  # smaller than any distance
     n = cloud.columns.shape[1]
     for low in range(0, n, TILE):
@@ -187,8 +190,8 @@ def center_set_costs(
     program: Program, cloud: Cloud, weights: Floats, centers: Rows, k: int, z: float, out: Floats
 ) -> None:
     """out[s] += sum_i w_i min over the k centers of set s of distance^z; one set is k rows of `centers`."""
-    stack = np.empty((program.stack_rows, TILE))
-    best = np.empty(TILE)
+    stack = np.empty((program.stack_rows, np.int64(TILE)))
+    best = np.empty(np.int64(TILE))
     n = cloud.columns.shape[1]
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
@@ -233,8 +236,8 @@ def center_sums(
 def sum_directly(program: Program, cloud: Cloud, centers: Combinations, squared: bool, out: Floats) -> None:
     """`center_sums` for all points."""
     n = cloud.columns.shape[1]
-    stack = np.empty((program.stack_rows, TILE))
-    sums = np.empty((out.shape[0], TILE))
+    stack = np.empty((program.stack_rows, np.int64(TILE)))
+    sums = np.empty((out.shape[0], np.int64(TILE)))
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
         center_sums(program, cloud, low, high, centers, squared, stack, sums)
@@ -250,8 +253,8 @@ def label_directly(program: Program, cloud: Cloud, centers: Combinations, spread
     which loses nothing to a common offset of the kernel values, as K(x, x) - 2 <x, c> + c.c would.
     """
     n = cloud.columns.shape[1]
-    stack = np.empty((program.stack_rows, TILE))
-    sums = np.empty((len(spreads), TILE))
+    stack = np.empty((program.stack_rows, np.int64(TILE)))
+    sums = np.empty((len(spreads), np.int64(TILE)))
     squared = np.bool_(True)  # a literal would be a type of its own, for which `center_sums` is compiled again
     offsets = np.empty(len(spreads))
     for c in range(len(spreads)):
@@ -307,9 +310,9 @@ def label_by_landmarks(
     """As `label_directly`, from the landmarks alone. Set sure[i] if the result is proved; return the largest error."""
     n = cloud.columns.shape[1]
     k, count = landmarks.factors.shape
-    tiles = np.empty((min(GROUP, count) + program.stack_rows, TILE))
-    products = np.empty((k, TILE))
-    residual = np.empty(TILE)
+    tiles = np.empty((min(GROUP, count) + program.stack_rows, np.int64(TILE)))
+    products = np.empty((k, np.int64(TILE)))
+    residual = np.empty(np.int64(TILE))
     worst = 0.0
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
@@ -332,9 +335,9 @@ def sum_by_landmarks(
 ) -> None:
     """out[i] = <x_i, center> of the one center, from the landmarks alone. Set sure[i] if it is within `accuracy`."""
     n = cloud.columns.shape[1]
-    tiles = np.empty((min(GROUP, landmarks.factors.shape[1]) + program.stack_rows, TILE))
-    products = np.empty((1, TILE))
-    residual = np.empty(TILE)
+    tiles = np.empty((min(GROUP, landmarks.factors.shape[1]) + program.stack_rows, np.int64(TILE)))
+    products = np.empty((1, np.int64(TILE)))
+    residual = np.empty(np.int64(TILE))
     for low in range(0, n, TILE):
         high = min(low + TILE, n)
         m = high - low

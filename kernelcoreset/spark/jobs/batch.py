@@ -139,7 +139,7 @@ def _plan(data: Input, settings: Settings) -> dict[str, Any]:
         "kernel_evaluations": rows * 4 * k + size * size,
         # Nanoseconds per row and core, measured on two-dimensional rows: building, then labelling and writing.
         "estimated_seconds": round(rows * (300 + 1_500) * 1e-9 / cores + 5, 1),
-        "share_of_squared_distance": {name: round(share, 3) for name, share in look.shares.items()},
+        "distance_shares": {name: round(share, 3) for name, share in look.shares.items()},
         "warnings": look.warnings,
     }
 
