@@ -49,13 +49,13 @@ def rows(seed, day, n=80):
     return pa.table({"id": 1000 * seed + np.arange(n), "x": points[:, 0], "y": points[:, 1], "day": [day] * n})
 
 
-def kill_nights(folder, kills, per_night=1):
+def kill_nights(folder, kills, per_night=1, seed=0):
     """Kill nights of the job update; each has a new day, a changed one and, every second night, one that vanishes."""
     table = HandMadeTable(folder / "in", SCHEMA, "day")
     (folder / "job.toml").write_text(
         settings_of(folder, 'format = "delta"') + 'format = "delta"\n[update]\nkey_col = "day"\n'
     )
-    runs, nights, tally = Runs("update", folder, jars(DELTA, DELTA_GROUPS), DELTA_CONF), 1, Tally()
+    runs, nights, tally = Runs("update", folder, jars(DELTA, DELTA_GROUPS), DELTA_CONF, seed), 1, Tally()
     files = table.change([rows(seed, f"2026-01-{seed:02}") for seed in (1, 2, 3, 4)])
     runs.finish()
     while tally.kills < kills:
@@ -70,12 +70,12 @@ def kill_nights(folder, kills, per_night=1):
     return tally
 
 
-def kill_streams(folder, kills, per_round=1):
+def kill_streams(folder, kills, per_round=1, seed=0):
     """Kill runs of the job stream, each with two new micro-batches."""
     table = HandMadeTable(folder / "in", SCHEMA)
     source = 'format = "delta"\noptions = {maxFilesPerTrigger = 1}'
     (folder / "job.toml").write_text(settings_of(folder, source) + 'format = "delta"\n')
-    runs, files, tally = Runs("stream", folder, jars(DELTA, DELTA_GROUPS), DELTA_CONF), 2, Tally()
+    runs, files, tally = Runs("stream", folder, jars(DELTA, DELTA_GROUPS), DELTA_CONF, seed), 2, Tally()
     table.change([rows(1, "a"), rows(2, "b")])
     runs.finish()
     while tally.kills < kills:

@@ -24,11 +24,13 @@ class Runs:
         For Spark.
     conf : mapping
         Of Spark.
+    seed : int
+        Of the moments.
     """
 
-    def __init__(self, job, folder, jars, conf=None):
+    def __init__(self, job, folder, jars, conf=None, seed=0):
         self.job, self.folder, self.seconds = job, folder, None
-        self.draw = random.Random(0)
+        self.draw = random.Random(seed)
         conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **(conf or {})}
         options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
         # On the class path too: the file systems of Hadoop are found there alone.
