@@ -17,7 +17,6 @@ from kernelcoreset.kernels.loops.products import Reals
 Singles = NDArray[np.float32]
 
 _LAST = 4  # halvings that balance sets of k centers; those before, between nearer points, balance single centers
-_AXES = 16  # landmarks whose distances put neighbours together
 _KICKS = 32
 _KICKED = 3
 _TILE = 512
@@ -34,11 +33,13 @@ class Effort(NamedTuple):
     center_sets: int
     groups: int
     """Groups of coins that may be turned: decisions that look at the data. More balance better and prove less."""
+    axes: int = 16
+    """Landmarks whose distances put neighbours together."""
 
 
 IN_FEW_DIMENSIONS = Effort(landmarks=64, center_sets=256, groups=64)
 # In many dimensions the costs of center sets have more in them that is not determined by few others.
-IN_MANY_DIMENSIONS = Effort(landmarks=192, center_sets=768, groups=256)
+IN_MANY_DIMENSIONS = Effort(landmarks=192, center_sets=768, groups=256, axes=64)
 
 
 def halve(
@@ -76,7 +77,7 @@ def halve(
     count = max(effort.landmarks, -(-4 * recipe.k // size))
     distances = _single(_group_distances(recipe, points, count, size, generator), recipe.z)
     shares = (weights / weights.mean()).astype(np.float32)
-    order: Indices = neighbours_together(np.ascontiguousarray(distances[:: count // _AXES].T), 1 << halvings)
+    order: Indices = neighbours_together(np.ascontiguousarray(distances[:: count // effort.axes].T), 1 << halvings)
     single = np.arange(count)[:, None]
     sets = generator.integers(count, size=(effort.center_sets, recipe.k // size))
     for left in range(halvings, 0, -1):

@@ -37,6 +37,7 @@ _MOST_BALANCED = 32_768  # largest number of draws to halve: bounds the memory a
 MOST_NUMBERS = 1 << 24
 """Coordinates of all draws to halve: bounds their memory to 128 MiB (64 MiB in float32) if there are many columns."""
 _MANY_DIMENSIONS = 16
+_VERY_MANY_DIMENSIONS = 48  # from here on more balancing gains less
 # Beyond three halvings one draw in this many points is balanced, with this effort: in few and in many dimensions.
 _SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_MANY_DIMENSIONS))
 
@@ -97,9 +98,10 @@ def _halvings(recipe: Recipe, points: Points) -> tuple[int, Effort]:
     most = min(max(8 * recipe.size, n // share), 32 * recipe.size, _MOST_BALANCED, MOST_NUMBERS // d)
     halvings = max(h for h in range(6) if h == 0 or recipe.size << h <= most)
     evaluations = (recipe.size << halvings) * effort.landmarks
-    # Matrix products make all else dearer beside them.
+    # Matrix products make all else dearer beside them, but it takes a fraction of a second in all.
     is_cheap = evaluations * (8 if points.passes_are_slow else 1) <= PIVOTS_PER_CLUSTER * recipe.k * n
-    return halvings, effort if is_cheap else IN_FEW_DIMENSIONS
+    is_worth_it = points.passes_are_slow and d < _VERY_MANY_DIMENSIONS
+    return halvings, effort if is_cheap or is_worth_it else IN_FEW_DIMENSIONS
 
 
 def merge_picks(picks: Indices, pick_weights: Floats) -> tuple[Indices, Floats]:

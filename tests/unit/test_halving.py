@@ -7,7 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from kernelcoreset import Gaussian, Linear, build_coreset
+from kernelcoreset.coresets import sampling
 from kernelcoreset.coresets.halving import (
+    IN_FEW_DIMENSIONS,
     IN_MANY_DIMENSIONS,
     Effort,
     balanced_turns,
@@ -176,6 +178,20 @@ def test_the_tail_bound_holds_for_adversarial_center_sets():
 def test_the_factor_of_the_tail_by_hand():
     assert tail_factor(np.exp(-2.0), groups=0) == pytest.approx(2.0)
     assert tail_factor(0.01, groups=8) ** 2 == pytest.approx(2 * (8 * np.log(2) + np.log(100)))
+
+
+@pytest.mark.parametrize(("d", "expected"), [(2, IN_FEW_DIMENSIONS), (20, IN_MANY_DIMENSIONS), (48, IN_FEW_DIMENSIONS)])
+def test_more_is_balanced_where_it_gains_most(d, expected, monkeypatch):
+    """From 16 columns on, and below 48 also if the build takes a fraction of a second longer."""
+    seen = []
+
+    def watched(*arguments):
+        seen.append(arguments[-1])
+        return halve(*arguments)
+
+    monkeypatch.setattr(sampling, "halve", watched)
+    build_coreset(some_points(2_000, d), 3, Gaussian(3.0), 64, seed=0)
+    assert seen == [expected]
 
 
 def test_many_points_are_halved_more_often():
