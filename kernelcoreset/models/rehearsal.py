@@ -21,7 +21,7 @@ from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.center_tiles import Bounds
 from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks
 from kernelcoreset.kernels.machine_code import machine_code
-from kernelcoreset.labelling.centers import new_nearest
+from kernelcoreset.labelling.rungs import new_nearest
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
 _POINTS, _SIZE, _CLUSTERS = 1_200, 100, 3

@@ -8,6 +8,8 @@ import pytest
 from tests.golden import values
 
 EXPECTED = json.loads((Path(__file__).parent / "values.json").read_text())
+# Processors round in different ways, and a difference in the last bit can decide which of two points is drawn.
+OTHERS = json.loads((Path(__file__).parent / "values_of_others.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +34,8 @@ CHANGED = {"choices": {"sigma auto", "k"}}
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_value_is_as_before(name, found):
     new, old = found[name], EXPECTED[name]
+    if name in OTHERS and new["coreset"]["ids"] == OTHERS[name]["coreset"]["ids"]:
+        old = OTHERS[name]
     costs = [key for key in ("cost", "cut", "inertia") if key in old]
     for key in costs:  # another start may find a cheaper solution, never a dearer one
         assert new[key] <= old[key] * (1 + 1e-9)
@@ -49,3 +53,4 @@ def test_a_value_is_as_before(name, found):
 
 def test_all_values_are_compared(found):
     assert found.keys() == EXPECTED.keys()
+    assert all(OTHERS[name]["coreset"]["ids"] != EXPECTED[name]["coreset"]["ids"] for name in OTHERS)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from kernelcoreset import Cosine, Exponential, Gaussian, Linear, Matern, Polynomial
-from kernelcoreset.labelling.centers import ACCURACY, LABELS_ONLY, Centers, new_nearest
+from kernelcoreset.labelling.centers import ACCURACY, LABELS_ONLY, Centers
 from kernelcoreset.labelling.products import BySums, ByVectors, by_sums, by_vectors
+from kernelcoreset.labelling.rungs import new_nearest
 from tests.cases import read_only, some_points
 
 D = 20

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from kernelcoreset import Gaussian, KernelError, Linear, Polynomial
-from kernelcoreset.labelling.centers import ACCURACY, LABELS_ONLY, Centers, new_nearest
+from kernelcoreset.labelling.centers import ACCURACY, LABELS_ONLY, Centers
 from kernelcoreset.labelling.monomials import by_monomials
+from kernelcoreset.labelling.rungs import new_nearest
 from tests.cases import some_points
 
 
