@@ -36,7 +36,7 @@ def total(portions: list[dict[str, int]], what: str) -> int:
 
 
 def kill(options: argparse.Namespace) -> bool:
-    """Do portions until there are enough kills; return whether there are, or the time is over."""
+    """Do portions until there are enough kills; return False if the time is over before."""
     end = time.monotonic() + 60 * options.minutes
     for name, work in JOBS.items():
         while total(read(options.measured)[name], "kills") < options.kills:
