@@ -14,8 +14,12 @@ from typing import Any
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[int]:
     """Use one thread for BLAS and LAPACK in the block, or in the function that this decorates.
+
+    Yields how many threads they had before: so many threads of the block's own may multiply at once. That is the number
+    of processors, unless the user or the environment (OMP_NUM_THREADS, which Spark sets for its Python workers) allows
+    fewer.
 
     It is one setting of the whole process: other threads that multiply matrices at the same time wait longer, and get
     the same results.
@@ -27,8 +31,10 @@ def one_blas_thread() -> Iterator[None]:
     ...     {library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas"}
     {1}
     """
-    with _libraries().limit(limits=1, user_api="blas"):
-        yield
+    libraries = _libraries()
+    allowed = [int(library["num_threads"]) for library in libraries.info()]
+    with libraries.limit(limits=1):
+        yield max(1, min(allowed, default=1))
 
 
 @cache
@@ -37,4 +43,4 @@ def _libraries() -> Any:
     import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController  # here, because executors need neither
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")

@@ -20,6 +20,7 @@ from kernelcoreset.estimators.base import CoresetClusterer, check_rows, check_ta
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.labelling.centers import Labels
+from kernelcoreset.labelling.in_threads import label_in_threads
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.models.sampled import fit_by_sample, sample_pays
 
@@ -66,7 +67,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         Cost of the solution on all points given to fit.
     coreset_ : Coreset
         What the centers were found on. If that was a sample (`refine_iter`), a coreset of all points whose pivots are
-        the clusters; its draws are not balanced, so it has more error than that of `build_coreset`.
+        the clusters; its draws are not balanced, so it has a little more error than that of `build_coreset`.
     kernel_ : Kernel
         The kernel used, with its chosen width.
     model_ : KernelKMeansModel
@@ -187,7 +188,7 @@ def labels_and_cost(
     model: KernelKMeansModel, points: Floats, weights: Floats | None
 ) -> tuple[NDArray[np.int32], float]:
     """Return the labels of the points and the cost of the centers on them."""
-    found = model.label_points(points)
+    found = label_in_threads(model.centers, points)
     return found.labels, cost_of(found, model.z, weights)
 
 

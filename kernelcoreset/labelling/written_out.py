@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.blas import one_blas_thread
 from kernelcoreset.checks import Floats, Ints
 from kernelcoreset.clustering.features import unit_length
 from kernelcoreset.clustering.means import blocks
@@ -19,10 +20,14 @@ from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops.products import Reals, row_sums
 from kernelcoreset.kernels.products import Frame
+from kernelcoreset.kernels.threads import equal_parts, map_in_threads
 from kernelcoreset.labelling.centers import Centers
 
+PARTS = 4
+"""Parts of the rows that threads work on. Their sums are added at the end: the number of threads changes no digit."""
 _SMALL_OFFSET = 4.0  # rows are centred if their mean is farther than so many times their spread: float32 needs it
 _SAMPLE = 256
+_LEAST_PART = 2_048
 _CHOSEN_NUMBERS = 1 << 21  # coordinates of chosen rows that are copied at once
 _SHORT_RANGE = (1e-15, 1e15)  # of the largest number: squares of others do not fit in float32
 _COARSE = 1e-4  # mean squared distance to the centers, of the largest squared norm: below it, float32 is too coarse
@@ -67,33 +72,36 @@ def lloyd_over_rows(means: Floats, rows: NDArray[Any], weights: Floats, kernel: 
 
     Costs O(n k d) per iteration, as a matrix product. Memory in addition to the input is O(n + k d).
     """
-    frame, scales = _frame(means, rows, kernel), _scales(rows, kernel)
+    frame, scales = frame_for(means, rows, kernel), row_scales(rows, kernel)
     labels = np.full(len(rows), -1, dtype=np.int32)
-    for _ in range(steps):
-        before = labels.copy()
-        sums = _one_pass(means - frame.mean, rows, weights, scales, frame, labels)
-        if np.array_equal(before, labels):
-            break
-        mass = np.bincount(labels, weights, minlength=len(means)).astype(np.float64)
-        means = _moved(means, frame, sums, mass)
+    with one_blas_thread() as threads:
+        for _ in range(steps):
+            before = labels.copy()
+            sums = _one_pass(means - frame.mean, rows, weights, scales, frame, labels, threads)
+            if np.array_equal(before, labels):
+                break
+            mass = np.bincount(labels, weights, minlength=len(means)).astype(np.float64)
+            means = _moved(means, frame, sums, mass)
     return means
 
 
 def lloyd_over_chosen(
-    means: Floats, rows: NDArray[Any], weights: Floats, chosen: NDArray[np.int64], kernel: Kernel
+    means: Floats, rows: NDArray[Any], weights: Floats, chosen: NDArray[np.int64] | None, kernel: Kernel
 ) -> Floats:
-    """Return written-out centers after one iteration of `lloyd_over_rows` over chosen rows, never copied all at once.
+    """Return written-out centers after one iteration of `lloyd_over_rows` over chosen rows, or over all if None.
 
-    The first of them decide on the precision. Rows that do not fit in it make a center infinite.
+    Chosen rows are never copied all at once. The first ones decide on the precision, which saves a pass over all. Rows
+    that do not fit in it make a center infinite.
     """
     sums, mass = np.zeros_like(means), np.zeros(len(means))
     size = max(_SAMPLE, _CHOSEN_NUMBERS // rows.shape[1])
-    frame = _frame(means, rows[chosen[:size]], kernel)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for low in range(0, len(chosen), size):
-            some = chosen[low : low + size]
-            part, own, labels = rows[some], weights[some], np.empty(len(some), dtype=np.int32)
-            sums += _one_pass(means - frame.mean, part, own, _scales(part, kernel), frame, labels)
+    frame = frame_for(means, rows[:size] if chosen is None else rows[chosen[:size]], kernel)
+    count = len(rows) if chosen is None else len(chosen)
+    with np.errstate(over="ignore", invalid="ignore"), one_blas_thread() as threads:
+        for part in [slice(0, count)] if chosen is None else equal_parts(count, -(-count // size)):
+            some = part if chosen is None else chosen[part]
+            chunk, own, labels = rows[some], weights[some], np.empty(part.stop - part.start, dtype=np.int32)
+            sums += _one_pass(means - frame.mean, chunk, own, row_scales(chunk, kernel), frame, labels, threads)
             mass += np.bincount(labels, own, minlength=len(means))
         return _moved(means, frame, sums, mass)
 
@@ -105,24 +113,42 @@ def _moved(means: Floats, frame: Frame, sums: Floats, mass: Floats) -> Floats:
 
 
 def _one_pass(
-    means: Floats, rows: NDArray[Any], weights: Floats, scales: Floats, frame: Frame, labels: NDArray[np.int32]
+    means: Floats,
+    rows: NDArray[Any],
+    weights: Floats,
+    scales: Floats,
+    frame: Frame,
+    labels: NDArray[np.int32],
+    threads: int,
 ) -> Floats:
     """Write the nearest center of every row to `labels`; return the weighted sums of the rows of each center."""
     narrow = means.astype(frame.dtype)
     halves = 0.5 * np.einsum("ij,ij->i", narrow, narrow)
-    sums, is_scaled = np.zeros_like(means), bool((scales != 1.0).any())
-    for some in blocks(len(rows), max(means.shape)):
-        part = frame.round(rows[some])
-        products = part @ narrow.T
-        if is_scaled:
-            products *= scales[some, np.newaxis].astype(frame.dtype)
-        np.subtract(halves, products, out=products)
-        labels[some] = products.argmin(axis=1)
-        add_rows(part, weights[some] * scales[some], labels[some], sums)
-    return sums
+    is_scaled = bool((scales != 1.0).any())
+
+    def assign(part: slice) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller's is not that of a thread
+            return add_up(part)
+
+    def add_up(part: slice) -> Floats:
+        sums = np.zeros_like(means)
+        for block in blocks(part.stop - part.start, max(means.shape)):
+            some = slice(part.start + block.start, part.start + block.stop)
+            own = frame.round(rows[some])
+            products = own @ narrow.T
+            if is_scaled:
+                products *= scales[some, np.newaxis].astype(frame.dtype)
+            np.subtract(halves, products, out=products)
+            labels[some] = products.argmin(axis=1)
+            add_rows(own, weights[some] * scales[some], labels[some], sums)
+        return sums
+
+    parts = equal_parts(len(rows), min(PARTS, -(-len(rows) // _LEAST_PART)))
+    total: Floats = np.sum(map_in_threads(assign, parts, threads), axis=0)
+    return total
 
 
-@compiled()
+@compiled(nogil=True)
 def add_rows(rows: Reals, factors: Floats, labels: Ints, sums: Floats) -> None:
     """Add factors[i] * rows[i] to sums[labels[i]]."""
     for i in range(len(rows)):
@@ -131,10 +157,10 @@ def add_rows(rows: Reals, factors: Floats, labels: Ints, sums: Floats) -> None:
             own[j] += factors[i] * rows[i, j]
 
 
-def _frame(means: Floats, rows: NDArray[Any], kernel: Kernel) -> Frame:
+def frame_for(means: Floats, rows: NDArray[Any], kernel: Kernel) -> Frame:
     """What rows are centred by, and the precision that their distances to the centers need.
 
-    They are centred by the mean of the centers, or not at all if that is near beside their spread.
+    Rows are centred by the mean of the centers, or not at all if that is near beside their spread.
     """
     middle = means.mean(axis=0)
     spread = np.sqrt(np.square(means - middle).sum(axis=1).mean())
@@ -148,7 +174,7 @@ def _frame(means: Floats, rows: NDArray[Any], kernel: Kernel) -> Frame:
     return Frame(middle, np.dtype(np.float32 if in_range and not is_coarse else np.float64))
 
 
-def _scales(rows: NDArray[Any], kernel: Kernel) -> Floats:
+def row_scales(rows: NDArray[Any], kernel: Kernel) -> Floats:
     """1 / |x| for Cosine, 0 for a zero vector; 1 for Linear."""
     if not isinstance(kernel, Cosine):
         return np.ones(len(rows))

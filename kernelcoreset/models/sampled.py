@@ -17,12 +17,21 @@ from kernelcoreset.coresets.build import build_rough_coreset
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.reduce import reduce_by_clusters
 from kernelcoreset.labelling.centers import Labels
-from kernelcoreset.labelling.written_out import centers_of, lloyd_over_chosen, lloyd_over_rows, written_out
+from kernelcoreset.labelling.exchanges import exchange_centers
+from kernelcoreset.labelling.in_threads import label_in_threads
+from kernelcoreset.labelling.written_out import (
+    centers_of,
+    lloyd_over_chosen,
+    lloyd_over_rows,
+    written_out,
+)
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
 _PER_CLUSTER, _LEAST_SAMPLE = 256, 16_384
 _LAST_SHARE = 4  # the last iteration sees so many times the sample: its means have little error left
-_HALF_STEPS, _STEPS = 3, 4  # iterations of Lloyd over half of the sample, and over all of it
+_FEW_ROWS = 16  # up to so many times the sample, the last iteration sees all rows
+# Iterations of Lloyd over half of the sample; over all of it, before and after centers are exchanged.
+_HALF_STEPS, _STEPS = 3, (1, 2)
 _LARGE = 1 << 25  # coreset points x clusters x columns: above, iterations over the sample gain more for their time
 _LARGE_STEPS = 4
 _MORE_COST = 1.03  # of a row among all, relative to one of the sample: above, the sample has missed something
@@ -50,8 +59,9 @@ def fit_by_sample(
 ) -> SampledFit | None:
     """Return a fit of written-out centers (Linear or Cosine, z = 2) by a sample. Assumes validated input.
 
-    A sample of 256 rows per cluster, and at least 16,384, is solved through its coreset and moves the centers by seven
-    iterations of Lloyd. One more goes over four times as many rows, or over all if that takes little time.
+    A sample of 256 rows per cluster, and at least 16,384, is solved through the coreset of a half of it. Six iterations
+    of Lloyd over that half and over the sample follow, between which centers leave clusters that hardly need them
+    (`exchange_centers`). One more goes over all rows, or over four times the sample if there are many more.
 
     Parameters
     ----------
@@ -88,11 +98,11 @@ def fit_by_sample(
     ).solution
     means = written_out(coreset.points, solution.shares, solution.labels, k, kernel)
     means = lloyd_over_rows(means, rows[: len(half)], own[: len(half)], kernel, _HALF_STEPS)
-    means = lloyd_over_rows(means, rows, own, kernel, _STEPS)
-    if is_large:
-        means = lloyd_over_chosen(means, points, weights, np.sort(drawn), kernel)
-    else:
-        means = lloyd_over_rows(means, points, weights, kernel, 1)
+    means = lloyd_over_rows(means, rows, own, kernel, _STEPS[0])
+    means = exchange_centers(means, rows, own, kernel)
+    means = lloyd_over_rows(means, rows, own, kernel, _STEPS[1])
+    last = None if len(counted) <= _FEW_ROWS * count else np.sort(drawn)
+    means = lloyd_over_chosen(means, points, weights, last, kernel)
     radius = float(np.sqrt(solution.cost / coreset.weights.sum()))
     return _checked(means, points, weights, sample, recipe, radius, solution)
 
@@ -110,7 +120,7 @@ def _checked(
     k, kernel = recipe.k, recipe.kernel
     if not np.isfinite(means).all():
         return None
-    found = centers_of(means, kernel, radius).label_rows(points)
+    found = label_in_threads(centers_of(means, kernel, radius), points)
     with np.errstate(over="ignore"):
         costs = found.distances**2
         cost, expected = np.average(costs, weights=weights), np.average(costs[sample], weights=weights[sample])

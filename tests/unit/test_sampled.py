@@ -23,11 +23,14 @@ def recipe_of(kernel, k=12, size=300):
     return Recipe(k, kernel, size, seed=0)
 
 
+@pytest.mark.parametrize("has_many_rows", [False, True])
 @pytest.mark.parametrize("is_large", [False, True])
 @pytest.mark.parametrize("kernel", [kc.Linear(), kc.Cosine()], ids=repr)
-def test_the_cost_is_that_of_lloyd_over_all_rows(kernel, is_large, monkeypatch):
+def test_the_cost_is_that_of_lloyd_over_all_rows(kernel, is_large, has_many_rows, monkeypatch):
     if is_large:
         monkeypatch.setattr(sampled, "_LARGE", 0)
+    if has_many_rows:
+        monkeypatch.setattr(sampled, "_FEW_ROWS", 0)
     rows, weights = topics(), np.ones(N)
     model, found = fit_by_sample(rows, weights, recipe_of(kernel), 10, 300)
     vectors = naive_centers.vectors(rows, isinstance(kernel, kc.Cosine))
@@ -60,6 +63,27 @@ def test_the_coreset_of_given_clusters_is_unbiased():
     assert (np.abs(totals.mean(axis=0) - expected) < 5.0 * totals.std(axis=0) / 20.0).all()
 
 
+def test_the_coreset_of_a_fit_is_about_as_good_as_one_that_is_built():
+    """Largest errors over 100 sets of centers. A mean of five seeds; uniform draws have far rows too rarely.
+
+    With 12 to 64 columns the fit's coreset had 1.5 to 1.7 times the error of one that is built and balanced, and 0.25 to
+    0.42 times that of uniform and of independent draws.
+    """
+    rows = topics(d=16)
+    rows[::100] *= 4.0
+    errors = []
+    for seed in range(5):
+        fit = kc.KernelKMeans(12, kernel="linear", coreset_size=300, random_state=seed).fit(rows)
+        assert fit.model_.means is not None
+        recipe = {"k": 12, "kernel": kc.Linear()}
+        others = [kc.build_coreset(rows, size=300, seed=seed, draw=draw, **recipe) for draw in ("ordered", "uniform")]
+        own = (fit.coreset_, *others)
+        errors.append([kc.empirical_error(rows, each, n_center_sets=100, seed=99, **recipe) for each in own])
+    fitted, built, uniform = np.mean(errors, axis=0)
+    assert fitted < 2.0 * built
+    assert fitted < 0.6 * uniform
+
+
 def test_a_sample_that_misses_far_rows_is_not_used():
     rows = topics()
     rows[7:11] += 1e3
@@ -69,8 +93,9 @@ def test_a_sample_that_misses_far_rows_is_not_used():
     assert np.bincount(model.labels_)[model.labels_[7]] == 4
 
 
-def test_rows_beyond_float32_are_not_lost_in_the_sample(monkeypatch):
-    monkeypatch.setattr(sampled, "_LARGE", 0)
+@pytest.mark.parametrize("few_rows", [0, 16])
+def test_rows_beyond_float32_are_not_lost_in_the_sample(few_rows, monkeypatch):
+    monkeypatch.setattr(sampled, "_FEW_ROWS", few_rows)
     rows = topics().astype(np.float64)
     rows[::1_000] *= 1e60
     assert fit_by_sample(rows, np.ones(N), recipe_of(kc.Linear()), 1, 300) is None

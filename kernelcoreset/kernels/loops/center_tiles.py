@@ -57,7 +57,7 @@ def subtract_projection(tiles: Floats, basis: Floats, m: int, coordinate: Floats
                 out[i] -= coordinate[i] * coordinate[i]
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, nogil=True)
 def two_nearest(
     sums: Floats, factor: float, offsets: Floats, m: int, nearest: Ints, first: Floats, second: Floats
 ) -> None:

@@ -104,7 +104,7 @@ def _expm1_of_scaled(x: Any) -> Callable[[Any], Any]:
     return lambda x: expm1_of_minus(-x)
 
 
-@compiled(fastmath=FAST_SUM)
+@compiled(fastmath=FAST_SUM, nogil=True)
 def row_sums(vectors: Reals, other: Floats, norms: Floats, inner: Floats) -> None:
     """norms[i] = |x_i|^2 and inner[i] = <x_i, other>, summed in float64."""
     for i in range(vectors.shape[0]):
@@ -211,7 +211,7 @@ def tile(program: Operations, products: Reals, j: int, points: Side, rows: Side,
             _of_distances(code, own, products, rows, points.norms[j], program.squared, stack[top])
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, nogil=True)
 def transform(program: Operations, block: Reals, points: Side, rows: Side, stack: Reals) -> None:
     """Turn a block of inner products into K or exact squared distances, in place."""
     for j in range(block.shape[0]):
@@ -253,7 +253,7 @@ def _flush(tile_values: Reals, out: Floats) -> None:
         tile_values[i] = 0.0
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, nogil=True)
 def center_sums(
     program: Operations,
     block: Reals,
@@ -286,7 +286,7 @@ def center_sums(
                 _flush(partial, own)
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, nogil=True)
 def widen(block: Reals, factors: Floats, out: Floats) -> None:
     """out[c, i] = block[c, i] * factors[i], in float64."""
     for c in range(block.shape[0]):
@@ -294,7 +294,7 @@ def widen(block: Reals, factors: Floats, out: Floats) -> None:
             out[c, i] = block[c, i] * factors[i]
 
 
-@compiled(fastmath=FAST)
+@compiled(fastmath=FAST, nogil=True)
 def nearest_of(block: Reals, points: Side, rows: Side, out: Floats) -> None:
     """out[i] = the smallest |x_i - y_j|^2 over the points."""
     out[:] = np.inf

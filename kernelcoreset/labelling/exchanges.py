@@ -1,0 +1,167 @@
+"""Centers as vectors that move to where they are needed: some clusters are removed, and as many others are split.
+
+Lloyd moves a center a little in each iteration, and never from one cluster to another one far away. So two centers that
+share a cluster stay there, and another center stays between two clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcoreset.blas import one_blas_thread
+from kernelcoreset.checks import Floats, Ints
+from kernelcoreset.clustering.means import blocks
+from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.loops.products import Reals
+from kernelcoreset.kernels.products import Frame
+from kernelcoreset.kernels.threads import equal_parts, map_in_threads
+from kernelcoreset.labelling.written_out import PARTS, frame_for, row_scales
+
+_SPLIT_STEPS = 4
+
+
+class _Vectors(NamedTuple):
+    """Rows as the vectors that centers are means of."""
+
+    rows: NDArray[Any]
+    scales: Floats
+    frame: Frame
+
+    def take(self, which: slice | Ints) -> Reals:
+        vectors: Reals = self.frame.round(self.rows[which]) * self.scales[which, np.newaxis].astype(self.frame.dtype)
+        return vectors
+
+
+class _Near(NamedTuple):
+    """The nearest and the second nearest center of every row, and how much larger the squared distance to that is."""
+
+    first: NDArray[np.int32]
+    second: NDArray[np.int32]
+    more: Floats
+
+
+class _Split(NamedTuple):
+    """How much less a cluster costs with two centers, and these."""
+
+    gain: float
+    halves: tuple[Reals, Reals]
+
+
+def exchange_centers(means: Floats, rows: NDArray[Any], weights: Floats, kernel: Kernel) -> Floats:
+    """Return written-out centers, some of which have moved into clusters that gain more by a second one.
+
+    A cluster is removed if its rows pay less for their second nearest centers than the split of another cluster saves.
+    The cost of the rows does not rise, up to rounding: what the rows of removed clusters pay is measured at the end,
+    and if that is more than the splits save, nothing moves. Assumes validated input.
+
+    Costs O(n k d), about as much as two iterations of `lloyd_over_rows`.
+
+    Parameters
+    ----------
+    means : ndarray of shape (k, d)
+    rows : ndarray of shape (n, d)
+        Of any real type.
+    weights : ndarray of shape (n,)
+    kernel : Kernel
+        Linear or Cosine.
+
+    Returns
+    -------
+    ndarray of shape (k, d)
+    """
+    k = len(means)
+    if k == 1:
+        return means
+    frame = frame_for(means, rows, kernel)
+    vectors = _Vectors(rows, row_scales(rows, kernel), frame)
+    centers = (means - frame.mean).astype(frame.dtype)
+    with one_blas_thread() as threads:
+        parts = equal_parts(len(rows), PARTS)
+        found = map_in_threads(lambda part: _two_nearest(vectors, part, centers), parts, threads)
+        near = _Near(*(np.concatenate(own) for own in zip(*found, strict=True)))
+        order = np.argsort(near.first, kind="stable")
+        members = np.split(order, np.searchsorted(near.first[order], np.arange(1, k)))
+        splits = [_split(vectors.take(own), weights[own]) for own in members]
+        losses = np.bincount(near.first, weights * near.more, minlength=k).astype(np.float64)
+        pairs = _pairs(np.array([split.gain for split in splits]), losses, near.second, members)
+        moved = centers.copy()
+        for split, removed in pairs:
+            moved[split], moved[removed] = splits[split].halves
+        paid = sum(_price(vectors.take(members[c]), weights[members[c]], centers[c], moved) for _, c in pairs)
+    if not paid < sum(splits[c].gain for c, _ in pairs):  # also if it is no number, and if there are no pairs
+        return means
+    changed = np.array(pairs).ravel()
+    result = means.copy()
+    result[changed] = frame.mean + moved[changed]
+    return result
+
+
+def _two_nearest(vectors: _Vectors, part: slice, centers: Reals) -> _Near:
+    halves = 0.5 * np.einsum("ij,ij->i", centers, centers)
+    n = part.stop - part.start
+    near = _Near(np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32), np.empty(n))
+    for block in blocks(n, max(centers.shape)):
+        own = vectors.take(slice(part.start + block.start, part.start + block.stop))
+        scores = halves - own @ centers.T
+        each = np.arange(len(own))
+        near.first[block] = first = scores.argmin(axis=1)
+        least = scores[each, first]
+        scores[each, first] = np.inf
+        near.second[block] = second = scores.argmin(axis=1)
+        near.more[block] = 2.0 * (scores[each, second] - least)
+    return near
+
+
+def _split(own: Reals, weights: Floats) -> _Split:
+    """Split the rows of a cluster by a few iterations of Lloyd, from its mean and its costliest row."""
+    mass = weights.sum()
+    if len(own) < 2 or not mass > 0.0:
+        return _Split(0.0, (np.zeros(own.shape[1]),) * 2)
+    narrow = weights.astype(own.dtype)
+    mean = (narrow @ own) / own.dtype.type(mass)
+    away = own - mean
+    one, two = np.zeros_like(mean), away[np.argmax(weights * np.einsum("ij,ij->i", away, away))]
+    total = narrow @ away
+    masses = (mass, 0.0)
+    for _ in range(_SPLIT_STEPS):
+        leaves = away @ (two - one) > 0.5 * (two @ two - one @ one)
+        masses = (mass - weights[leaves].sum(), weights[leaves].sum())
+        if not min(masses) > 0.0:
+            return _Split(0.0, (mean, mean))
+        sums = narrow[leaves] @ away[leaves]
+        one, two = (total - sums) / own.dtype.type(masses[0]), sums / own.dtype.type(masses[1])
+    return _Split(float(masses[0] * (one @ one) + masses[1] * (two @ two)), (mean + one, mean + two))
+
+
+def _pairs(gains: Floats, losses: Floats, second: NDArray[np.int32], members: Sequence[Ints]) -> list[tuple[int, int]]:
+    """Which cluster to split and which one to remove for it: the largest gain with the least loss, and so on."""
+    k = len(gains)
+    used = np.zeros(k, dtype=np.bool_)
+    removals = iter(np.argsort(losses, kind="stable"))
+    removed = next(removals)
+    pairs = list[tuple[int, int]]()
+    for split in np.argsort(-gains, kind="stable"):
+        while used[removed]:
+            removed = next(removals, -1)
+            if removed < 0:
+                return pairs
+        if gains[split] <= losses[removed]:
+            return pairs
+        if split != removed and not used[split]:
+            pairs.append((int(split), int(removed)))
+            used[[split, removed]] = True
+            if len(members[removed]):
+                # The cluster that takes most rows of the removed one stays as it is: its loss was counted with it.
+                used[np.bincount(second[members[removed]], minlength=k).argmax()] = True
+    return pairs
+
+
+def _price(own: Reals, weights: Floats, center: Reals, moved: Reals) -> float:
+    """What the rows of a removed cluster pay for their nearest centers, more than before."""
+    scores = 0.5 * np.einsum("ij,ij->i", moved, moved) - own @ moved.T
+    before = 0.5 * (center @ center) - own @ center
+    return float(weights @ (2.0 * (scores.min(axis=1, initial=np.inf) - before)))
