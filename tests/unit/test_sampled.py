@@ -66,7 +66,7 @@ def test_the_coreset_of_given_clusters_is_unbiased():
 def test_the_coreset_of_a_fit_is_about_as_good_as_one_that_is_built():
     """Largest errors over 100 sets of centers. A mean of five seeds; uniform draws have far rows too rarely.
 
-    With 12 to 64 columns the fit's coreset had 1.5 to 1.7 times the error of one that is built and balanced, and 0.25 to
+    With 12 to 64 columns the fit's coreset had 1.5 to 1.7 times the error of one that is built, and 0.25 to
     0.42 times that of uniform and of independent draws.
     """
     rows = topics(d=16)
