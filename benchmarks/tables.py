@@ -43,6 +43,9 @@ def program_name(program: Path) -> str:
 
 
 def without_data_folder(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with DIR in place of folders of this machine; docs/data.md explains the one after --data."""
-    folders = ("--data", "--scratch")
-    return ["DIR" if before in folders else own for before, own in zip(["", *arguments], arguments, strict=False)]
+    """Return the arguments with DIR in place of folders of this machine; docs/data.md explains the one after --data.
+
+    Notes are on the page itself, so there is TEXT in their place.
+    """
+    shown = {"--data": "DIR", "--scratch": "DIR", "--notes": "TEXT"}
+    return [shown.get(before, own) for before, own in zip(["", *arguments], arguments, strict=False)]
