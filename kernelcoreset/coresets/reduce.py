@@ -38,6 +38,7 @@ def reduce_points(
     *,
     refine: bool = True,
     pivots: int = PIVOTS_PER_CLUSTER,
+    of_coresets: bool = False,
 ) -> Coreset:
     """Return a coreset of the points, drawn once by the recipe. Assumes validated input.
 
@@ -50,7 +51,7 @@ def reduce_points(
     weights : ndarray of shape (n,)
     ids : ndarray of shape (n,) or None
     recipe : Recipe
-    refine, pivots
+    refine, pivots, of_coresets
         As in `draw_sample`.
 
     Returns
@@ -58,7 +59,7 @@ def reduce_points(
     Coreset
         Its settings are those of the recipe.
     """
-    part = reduce_part(points, weights, ids, recipe, refine=refine, pivots=pivots)
+    part = reduce_part(points, weights, ids, recipe, refine=refine, pivots=pivots, of_coresets=of_coresets)
     return Coreset(part.points, part.weights, part.ids, recipe.settings)
 
 
@@ -70,6 +71,7 @@ def reduce_part(
     *,
     refine: bool = True,
     pivots: int = PIVOTS_PER_CLUSTER,
+    of_coresets: bool = False,
 ) -> Part:
     """Return the same in the type of the points."""
     prepared = points_of(recipe.kernel, points)
@@ -78,7 +80,9 @@ def reduce_part(
         chosen = np.flatnonzero(weights)
         new_weights = weights[chosen]
     else:
-        chosen, new_weights = draw_sample(prepared, weights, recipe, refine=refine, pivots=pivots)
+        chosen, new_weights = draw_sample(
+            prepared, weights, recipe, refine=refine, pivots=pivots, of_coresets=of_coresets
+        )
     return Part(points[chosen], new_weights, None if ids is None else ids[chosen])
 
 
@@ -119,7 +123,7 @@ def reduce_union(coresets: Sequence[Coreset | Part], recipe: Recipe, *, refine: 
 
     Parameters and result as in `reduce_points`. At least one coreset must not be empty.
     """
-    return reduce_points(*concatenate(coresets), recipe, refine=refine)
+    return reduce_points(*concatenate(coresets), recipe, refine=refine, of_coresets=True)
 
 
 def concatenate(coresets: Sequence[Coreset | Part]) -> tuple[NDArray[Any], Floats, NDArray[Any] | None]:

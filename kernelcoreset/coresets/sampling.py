@@ -43,7 +43,13 @@ _SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_MANY_DIMENSIONS))
 
 
 def draw_sample(
-    points: Points, weights: Floats, recipe: Recipe, *, refine: bool = True, pivots: int = PIVOTS_PER_CLUSTER
+    points: Points,
+    weights: Floats,
+    recipe: Recipe,
+    *,
+    refine: bool = True,
+    pivots: int = PIVOTS_PER_CLUSTER,
+    of_coresets: bool = False,
 ) -> tuple[Indices, Floats]:
     """Draw at most `recipe.size` points. Assumes validated input with more points of positive weight than that.
 
@@ -57,6 +63,9 @@ def draw_sample(
         not in every chunk of a stream.
     pivots : int
         Pivots of the ordered draw per cluster. More give a smaller error, and take that many evaluations per point.
+    of_coresets : bool
+        Whether the points are those of coresets. Each then stands for many rows, whose passes took more time than any
+        halving: as many draws as there are points may be halved.
 
     Returns
     -------
@@ -66,11 +75,13 @@ def draw_sample(
         Above 0. A point drawn several times is kept once, with the sum of its weights.
     """
     weights, unit = scaled_weights(weights)
-    indices, drawn = _draw(points, weights, recipe, refine, pivots)
+    indices, drawn = _draw(points, weights, recipe, refine, pivots, of_coresets)
     return indices, drawn if unit == 1.0 else drawn * unit
 
 
-def _draw(points: Points, weights: Floats, recipe: Recipe, refine: bool, pivots: int) -> tuple[Indices, Floats]:
+def _draw(
+    points: Points, weights: Floats, recipe: Recipe, refine: bool, pivots: int, of_coresets: bool
+) -> tuple[Indices, Floats]:
     generator = np.random.default_rng(recipe.seed)
     kernel, size = recipe.kernel, recipe.size
     if recipe.draw == "uniform":
@@ -80,7 +91,7 @@ def _draw(points: Points, weights: Floats, recipe: Recipe, refine: bool, pivots:
         seeding = seed_pivots(kernel, cloud, weights, recipe.k, recipe.z, generator)
         probabilities = sensitivities(seeding, weights, 1.0, float(len(seeding.pivots)), 0.0)
         return merge_picks(*_draw_independently(probabilities, weights, size, generator))
-    halvings, effort = _halvings(recipe, points) if refine else (0, IN_FEW_DIMENSIONS)
+    halvings, effort = _halvings(recipe, points, of_coresets) if refine else (0, IN_FEW_DIMENSIONS)
     picks, pick_weights = _draw_along_order(recipe, points, weights, size << halvings, pivots, generator)
     if halvings:
         kept = halve(recipe, points.given(picks), pick_weights, halvings, generator, effort)
@@ -88,14 +99,15 @@ def _draw(points: Points, weights: Floats, recipe: Recipe, refine: bool, pivots:
     return merge_picks(picks, pick_weights)
 
 
-def _halvings(recipe: Recipe, points: Points) -> tuple[int, Effort]:
+def _halvings(recipe: Recipe, points: Points, of_coresets: bool) -> tuple[int, Effort]:
     """How often to halve, and with which effort: more if n is so large that it hardly adds to the time of a build.
 
-    Three times, up to five times if there are many points, or fewer if that would be too many draws.
+    Three times, up to five if there are many points or those of coresets, or fewer if that would be too many draws.
     """
     n, d = points.shape
     share, effort = _SHARES_BALANCED[d >= _MANY_DIMENSIONS]
-    most = min(max(8 * recipe.size, n // share), 32 * recipe.size, _MOST_BALANCED, MOST_NUMBERS // d)
+    drawn = n if of_coresets else n // share
+    most = min(max(8 * recipe.size, drawn), 32 * recipe.size, _MOST_BALANCED, MOST_NUMBERS // d)
     halvings = max(h for h in range(6) if h == 0 or recipe.size << h <= most)
     evaluations = (recipe.size << halvings) * effort.landmarks
     # Matrix products make all else dearer beside them, but it takes a fraction of a second in all.

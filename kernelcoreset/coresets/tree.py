@@ -216,7 +216,7 @@ class CoresetTree:
         is_result: bool = False,
     ) -> Part:
         recipe = self.recipe.varied(size=size, seed=self._seed(is_result))
-        return reduce_part(points, weights, ids, recipe, refine=refine)
+        return reduce_part(points, weights, ids, recipe, refine=refine, of_coresets=is_result)
 
     def _seed(self, is_result: bool) -> int:
         """The seed of a reduction depends only on the tree's seed and the number of reductions so far."""

@@ -15,6 +15,7 @@ from kernelcoreset import (
     Polynomial,
     SettingError,
     build_coreset,
+    empirical_error,
     merge_coresets,
 )
 from kernelcoreset.coresets.points import points_of
@@ -74,6 +75,20 @@ def test_draw_sample_gives_what_build_coreset_gives(draw):
     coreset = build_coreset(points, 3, KERNEL, 20, weights=weights, ids=np.arange(100), seed=5, draw=draw)
     assert_array_equal(coreset.ids, index)
     assert_array_equal(coreset.weights, new_weights)
+
+
+def test_a_merge_balances_more_draws_than_a_build_of_as_many_points():
+    """Means of eight merges of ten coresets of 4,000 points to 1,000."""
+    kernel, points = Gaussian(sigma=2.0), some_points(100_000, 2)
+    errors = []
+    for seed in range(8):
+        leaves = [build_coreset(points[i::10], 5, kernel, 4000, seed=seed + 100 * i) for i in range(10)]
+        rows, weights = np.concatenate([leaf.points for leaf in leaves]), [leaf.weights for leaf in leaves]
+        merged = merge_coresets(leaves, 5, kernel, 1000, seed=seed)
+        built = build_coreset(rows, 5, kernel, 1000, weights=np.concatenate(weights), seed=seed)
+        errors.append([empirical_error(points, each, 5, kernel, n_center_sets=50) for each in (merged, built)])
+    merged, built = np.mean(errors, axis=0)
+    assert merged < 0.85 * built, (merged, built)
 
 
 @pytest.mark.parametrize("z", [1.0, 2.0])
