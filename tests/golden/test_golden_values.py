@@ -37,7 +37,7 @@ def test_a_value_is_as_before(name, found):
     if name in OTHERS and new["coreset"]["ids"] == OTHERS[name]["coreset"]["ids"]:
         old = OTHERS[name]
     costs = [key for key in ("cost", "cut", "inertia", "size") if key in old]
-    for key in costs:  # another start may find a cheaper solution, a better draw needs fewer points; never the other way
+    for key in costs:  # another start may find a cheaper solution, a better draw needs fewer points
         assert new[key] <= old[key] * (1 + 1e-9)
     is_same = all(new[key] == pytest.approx(old[key], rel=1e-9) for key in costs)
     for key in old.keys() - set(costs) - CHANGED.get(name, set()):
