@@ -245,8 +245,7 @@ def _label_batches(
         if settings.degrees is not None:
             lifted, weights = settings.degrees.lift(rows.T, weights)
             rows = lifted.T
-        # A micro-batch of a stream, whose leaf is built in the same pass, is too small for more preparation.
-        found = settings.centers.label_rows(rows, margins=settings.margin_col is not None, many=settings.leaf is None)
+        found = settings.centers.label_rows(rows, margins=settings.margin_col is not None)
         report.add_labelled(batch, rows, weights, found)
         if held is not None:
             yield held

