@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.jobs.record import log
@@ -28,29 +30,35 @@ _LOOK_BACK = 50  # commits of other writers that may come between a write and th
 class DeltaSource:
     """The Delta table that a job reads, at its newest version.
 
+    Delta counts all files of the table to describe it (`DESCRIBE DETAIL`), which takes seconds. So it is asked to only
+    if something has changed: the newest commit is known by its number and time.
+
     Parameters
     ----------
     spark : SparkSession
     settings : InputSettings
-    id : str
-        The id that Delta gave the table; a table that is dropped and created again has another.
+    name : str
+        For SQL.
     version : int
-    partition_columns : tuple of str
-    properties : mapping
-    location : str
+    committed : int
+        When that version was made, in microseconds since 1970.
+    known_id : str, optional
+        The id of the table, if it is known.
     """
 
     spark: SparkSession
     settings: InputSettings
-    id: str
+    name: str
     version: int
-    partition_columns: tuple[str, ...]
-    properties: Mapping[str, str]
-    location: str
+    committed: int
+    known_id: str | None = None
 
     @staticmethod
-    def find(spark: SparkSession, settings: InputSettings) -> DeltaSource | None:
-        """Return the table that the settings name; None if it is no Delta table, or a version of it is asked for."""
+    def find(spark: SparkSession, settings: InputSettings, seen: Mapping[str, Any] | None = None) -> DeltaSource | None:
+        """Return the table that the settings name; None if it is no Delta table, or a version of it is asked for.
+
+        `seen` is what an earlier run noted: its `moment`, and the id as `table`.
+        """
         if any(name.lower() in _TIME_TRAVEL for name in settings.options):
             return None
         if settings.path is not None and settings.format == FORMAT:
@@ -59,10 +67,31 @@ class DeltaSource:
             name = settings.table
         else:
             return None
-        detail = spark.sql(f"DESCRIBE DETAIL {name}").collect()[0]
-        version = spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").select("version").collect()[0].version
-        columns, properties = tuple(detail.partitionColumns), dict(detail.properties)
-        return DeltaSource(spark, settings, detail.id, version, columns, properties, detail.location)
+        newest = spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").select("version", F.unix_micros("timestamp")).collect()
+        found = DeltaSource(spark, settings, name, *newest[0])
+        if seen is None or seen.get("moment") != found.moment:
+            return found
+        return replace(found, known_id=seen["table"])
+
+    @property
+    def moment(self) -> list[Any]:
+        """What no other table has, and this one at no other version: plain data."""
+        return [self.name, self.version, self.committed]
+
+    @property
+    def id(self) -> str:
+        """The id that Delta gave the table; a table that is dropped and created again has another."""
+        return self.known_id or str(self.detail.id)
+
+    @property
+    def location(self) -> str:
+        """The folder of the table."""
+        return str(self.detail.location)
+
+    @cached_property
+    def detail(self) -> Row:
+        """The table as Delta describes it."""
+        return self.spark.sql(f"DESCRIBE DETAIL {self.name}").collect()[0]
 
     @property
     def pinned_options(self) -> dict[str, str]:
@@ -95,12 +124,12 @@ class DeltaSource:
 
     @property
     def _has_feed(self) -> bool:
-        return str(self.properties.get("delta.enableChangeDataFeed")).lower() == "true"
+        return str(self.detail.properties.get("delta.enableChangeDataFeed")).lower() == "true"
 
     def _has_partitions_of(self, key_col: str) -> bool:
         # With column mapping the log has other names for columns.
-        is_mapped = self.properties.get("delta.columnMapping.mode", "none") != "none"
-        return key_col in self.partition_columns and not self.settings.select and not is_mapped
+        is_mapped = self.detail.properties.get("delta.columnMapping.mode", "none") != "none"
+        return key_col in self.detail.partitionColumns and not self.settings.select and not is_mapped
 
     def _changes_by_feed(self, since: int, key_col: str) -> DataFrame:
         between = {"readChangeFeed": "true", "startingVersion": str(since + 1), "endingVersion": str(self.version)}

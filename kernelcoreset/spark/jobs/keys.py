@@ -86,7 +86,7 @@ class KeyedInput:
                 'replaced together, such as "day".'
             )
         with located(settings.input):
-            self.table = DeltaSource.find(spark, settings.input) if self.key_col else None
+            self.table = DeltaSource.find(spark, settings.input, seen) if self.key_col else None
         wanted_input = settings.input
         if self.table is not None:  # the same rows in every step, whatever is written meanwhile
             wanted_input = replace(settings.input, options=self.table.pinned_options)
@@ -314,6 +314,7 @@ class KeyedInput:
         stored = set(stored)
         return {
             **self._now.tag,
+            "moment": self.table.moment,
             "others": sorted(self.parts.keys() - stored),
             "gone": sorted(stored - self.parts.keys()),
         }
