@@ -165,7 +165,7 @@ def main() -> None:
 
 ABOUT_LARGE = (
     "1,000,000 nodes, 20 blocks, 0.0003 within (15 edges per node) and 5.26e-6 between (5 per node). Time by the clock "
-    "of `fit` from the same scipy matrix, both in turn; parts of coreset-sc run in several threads, ours in one. "
+    "of `fit` from the same scipy matrix, both in turn; parts of both run in several threads. "
     "coreset-sc with its default coreset of 1 % of the nodes, its fastest setting. Required: at least level."
 )
 ABOUT = (

@@ -163,7 +163,8 @@ def certify(
     own, own_weights = np.array(coreset.points), np.array(coreset.weights)
     fitted = _FittedCenters(own, own_weights, recipe, generator)
     blocks = fitted.watch(distance_blocks(rows, own, recipe.kernel))
-    proved, proof = prove(own, own_weights, blocks, row_weights, recipe, share, float(fitted.costs.min()))
+    premises = premises_of(own, own_weights, recipe)
+    proved, proof = prove(premises, blocks, row_weights, share, float(fitted.costs.min()))
     errors = {"fitted": fitted.error(row_weights, share)}
     for kind in KINDS:
         # Like random rows, or from the coreset, where that is much faster.
@@ -220,14 +221,28 @@ class Proof(NamedTuple):
         return relative_error(coreset_cost, *self.interval(coreset_cost))
 
 
+class Premises(NamedTuple):
+    """What a proof needs of the coreset alone, without its rows."""
+
+    weights: Floats
+    squared: Floats
+    """Squared distances between the points."""
+    at_cost: float
+    """No set of k centers costs less on the coreset."""
+    shares: Floats
+    """Of each point, the largest share of such a cost that it has."""
+    z: float
+
+
+def premises_of(points: Floats, weights: Floats, recipe: Recipe) -> Premises:
+    """Return what a proof needs of a coreset, in O(s^3) for s points. Assumes validated input."""
+    squared, z = recipe.kernel.squared_distances(points, points), recipe.z
+    at_cost = least_cost(squared, weights, recipe.k, z)
+    return Premises(weights, squared, at_cost, largest_shares(squared, weights, at_cost, z), z)
+
+
 def prove(
-    points: Floats,
-    weights: Floats,
-    blocks: Iterator[Floats],
-    row_weights: Floats,
-    recipe: Recipe,
-    share: float,
-    found_cost: float,
+    premises: Premises, blocks: Iterator[Floats], row_weights: Floats, share: float, found_cost: float
 ) -> tuple[dict[str, Any], Proof]:
     """Return the proved part of a certificate, and the plans behind it. Assumes validated input.
 
@@ -235,9 +250,7 @@ def prove(
     share of all rows that these rows are, a uniform sample, and `found_cost` the cost of a good clustering on the
     coreset.
     """
-    squared, z = recipe.kernel.squared_distances(points, points), recipe.z
-    at_cost = least_cost(squared, weights, recipe.k, z)
-    shares = largest_shares(squared, weights, at_cost, z)
+    weights, squared, at_cost, shares, z = premises
     edges = nearest_points(blocks, z)
     plan, parts = plan_transport(edges, row_weights / share, weights, shares, at_cost, z)
     if share < 1.0:

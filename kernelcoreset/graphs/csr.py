@@ -6,15 +6,18 @@ degrees. A kernel value is read from a row. Nothing here owns a random generator
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.blas import one_blas_thread
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.seeding import pick
 from kernelcoreset.kernels.jit import compiled, part
 from kernelcoreset.kernels.loops.tiles import TILE
+from kernelcoreset.kernels.threads import equal_parts, map_in_threads
 
 Indices = NDArray[np.int64]
 Nodes = NDArray[np.int32]
@@ -23,6 +26,11 @@ ShortLabels = NDArray[np.int16]  # labels are read in random order: small ones f
 
 UNLABELLED = -1
 
+Result = TypeVar("Result")
+# Sums over parts depend on their number by rounding, so it must not depend on the processors.
+_PARTS = 4
+_MANY_ENTRIES = 1_000_000  # fewer are passed over before threads have started
+
 
 class Rows(NamedTuple):
     """A sparse matrix in compressed rows."""
@@ -30,6 +38,25 @@ class Rows(NamedTuple):
     starts: Indices
     indices: Nodes
     data: Floats
+
+
+def parts_of(rows: Rows) -> list[slice]:
+    """Return parts of the rows for threads: one part if there are few entries."""
+    n = len(rows.starts) - 1
+    return equal_parts(n, _PARTS) if len(rows.indices) >= _MANY_ENTRIES else [slice(0, n)]
+
+
+def part_of(rows: Rows, part: slice) -> Rows:
+    """Return some of the rows; nothing is copied."""
+    return rows._replace(starts=rows.starts[part.start : part.stop + 1])
+
+
+def in_threads(work: Callable[[slice], Result], parts: list[slice]) -> list[Result]:
+    """Return work(part) for every part, in their order; as many at once as BLAS may use threads."""
+    if len(parts) == 1:
+        return [work(parts[0])]
+    with one_blas_thread() as threads:
+        return map_in_threads(work, parts, threads)
 
 
 # --- making and checking a graph --------------------------------------------------------------------------------------
@@ -79,17 +106,23 @@ def sum_duplicates(rows: Rows) -> Rows:
     return Rows(starts, indices[:fill].copy(), data[:fill].copy())
 
 
-@compiled()
 def looks_symmetric(rows: Rows) -> bool:
     """Return whether the entries above and below the diagonal have the same fingerprint.
 
     Always true for a symmetric matrix; true for another one with probability 2^-64. One sequential pass, much faster
     than a transposed copy.
     """
+    found = in_threads(lambda part: _difference(part.start, part_of(rows, part)), parts_of(rows))
+    return sum(int(difference) for difference in found) % 2**64 == 0
+
+
+@compiled(nogil=True)
+def _difference(first: int, rows: Rows) -> np.uint64:
+    """Return the fingerprint of the entries above the diagonal minus that of those below; row 0 is row `first`."""
     difference = np.uint64(0)
     bits = rows.data.view(np.uint64)
-    for i in range(len(rows.starts) - 1):
-        for e in range(rows.starts[i], rows.starts[i + 1]):
+    for i in range(first, first + len(rows.starts) - 1):
+        for e in range(rows.starts[i - first], rows.starts[i - first + 1]):
             j = np.int64(rows.indices[e])
             low, high = np.uint64(i if i < j else j), np.uint64(j if i < j else i)
             mixed = (low * np.uint64(0x9E3779B97F4A7C15)) ^ (high * np.uint64(0xC2B2AE3D27D4EB4F))
@@ -100,7 +133,7 @@ def looks_symmetric(rows: Rows) -> bool:
                 difference += mixed * np.uint64(0x9FB21C651E98DF25)
             elif i > j:
                 difference -= mixed * np.uint64(0x9FB21C651E98DF25)
-    return bool(difference == np.uint64(0))
+    return difference
 
 
 @compiled()
@@ -124,9 +157,11 @@ def first_difference(rows: Rows, other: Rows, tolerance: float) -> tuple[int, in
     return -1, -1
 
 
-@compiled()
-def sum_rows(rows: Rows, n: int, degrees: Floats, loops: Floats) -> tuple[int, bool]:
+@compiled(nogil=True)
+def sum_rows(first: int, rows: Rows, n: int, degrees: Floats, loops: Floats) -> tuple[int, bool]:
     """Add up rows and diagonal of a matrix with n columns; return its first bad entry, or -1, and if it is canonical.
+
+    Row i is row `first` + i of the matrix.
 
     Bad is a weight that is negative or not finite, or an index that is not a node. Canonical rows have strictly rising
     indices and no zeros, so no entry is there twice.
@@ -139,7 +174,7 @@ def sum_rows(rows: Rows, n: int, degrees: Floats, loops: Floats) -> tuple[int, b
             if not (0.0 <= weight < np.inf and 0 <= j < n):
                 return e, rising
             degrees[i] += weight
-            if j == i:
+            if j == first + i:
                 loops[i] += weight
             rising = rising and j > before and weight > 0.0
             before = j

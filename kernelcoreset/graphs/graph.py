@@ -158,7 +158,11 @@ class Graph:
 
     def measure(self, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
         """Return volume and inner weight per cluster."""
-        volumes, inner = measure(0, self.rows, self.degrees, labels, k)
+        found = loops.in_threads(
+            lambda part: measure(part.start, loops.part_of(self.rows, part), self.degrees[part], labels, k),
+            loops.parts_of(self.rows),
+        )
+        volumes, inner = np.sum(found, axis=0)
         return volumes, inner
 
     def sweep(
@@ -241,12 +245,16 @@ def as_rows(matrix: Any, name: str) -> tuple[Rows, tuple[int, int]]:
 def check_rows(rows: Rows, n: int) -> tuple[Floats, Floats, bool]:
     """Return row sums, diagonal and whether the rows are canonical; raise DataError for bad weights or indices."""
     sums, diagonal = np.zeros(len(rows.starts) - 1), np.zeros(len(rows.starts) - 1)
-    bad, once = loops.sum_rows(rows, n, sums, diagonal)
+    found = loops.in_threads(
+        lambda part: loops.sum_rows(part.start, loops.part_of(rows, part), n, sums[part], diagonal[part]),
+        loops.parts_of(rows),
+    )
+    bad = next((int(entry) for entry, _ in found if entry >= 0), -1)
     if bad >= 0:
         if not 0 <= rows.indices[bad] < n:
             raise DataError(f"Column indices must be nodes from 0 to {n - 1}; got {rows.indices[bad]} at entry {bad}.")
         raise DataError(_bad_weight(bad, "entry", rows.data))
-    return sums, diagonal, bool(once)
+    return sums, diagonal, all(once for _, once in found)
 
 
 def check_degrees(degrees: Floats) -> None:

@@ -26,7 +26,7 @@ class Least(NamedTuple):
     """Of inner weight by volume."""
 
 
-@compiled()
+@compiled(nogil=True)
 def measure(first: int, rows: Rows, degrees: Floats, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
     """Return volume and inner weight per cluster: the sums of degrees, and of all entries with both ends in it.
 

@@ -5,14 +5,26 @@ Everything here assumes a valid symmetric graph and owns no random generator.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.graphs.csr import UNLABELLED, Indices, Labels, Nodes, Rows, ShortLabels, transpose
+from kernelcoreset.graphs.csr import (
+    UNLABELLED,
+    Indices,
+    Labels,
+    Nodes,
+    Rows,
+    ShortLabels,
+    in_threads,
+    parts_of,
+    transpose,
+)
 from kernelcoreset.kernels.jit import compiled, part
+from kernelcoreset.kernels.threads import equal_parts
 
 Singles = NDArray[np.float32]
 
@@ -49,12 +61,22 @@ def _step(rows: Rows, degrees: Floats, at: Nodes, here: Singles, reached: Nodes,
     return found
 
 
-@compiled()
 def walk(rows: Rows, degrees: Floats, nodes: Indices, hops: int, lazy: bool) -> Walks:
     """Return the distribution of a walk of `hops` steps from each of the nodes.
 
     If `lazy`, half of the mass does not move in the last step. Takes the sum of the degrees of all nodes passed.
     """
+    parts = equal_parts(len(nodes), len(parts_of(rows)))
+    found = in_threads(lambda part: _walk(rows, degrees, nodes[part], hops, lazy), parts)
+    before = np.cumsum([0, *(len(some.nodes) for some in found)])
+    starts = [some.starts[1:] + count for some, count in zip(found, before[:-1], strict=True)]
+    nodes_reached, masses = (np.concatenate([some[place] for some in found]) for place in (1, 2))
+    return Walks(np.concatenate([[0], *starts]), nodes_reached, masses)
+
+
+@compiled(nogil=True)
+def _walk(rows: Rows, degrees: Floats, nodes: Indices, hops: int, lazy: bool) -> Walks:
+    """Return the same, by one thread."""
     n = len(degrees)
     here, there = np.zeros(n, dtype=np.float32), np.zeros(n, dtype=np.float32)
     at, reached = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
@@ -84,19 +106,30 @@ def meetings(walks: Walks, n: int) -> Walks:
     return Walks(*transpose(*walks, n))
 
 
-@compiled()
 def meet(met: Walks, degrees: Floats, similarities: Singles) -> None:
     """Add sum_v m_i(v) m_j(v) / d_v, the inner products of all walks, to `similarities`.
 
     This is a Gram matrix, so it is positive semidefinite whatever the graph.
     """
+    # Row i has i products per node: these parts have as many.
+    count = len(parts_of(Rows(met.starts, met.nodes, degrees)))
+    ends = [int(len(similarities) * np.sqrt(i / count)) for i in range(count + 1)]
+    parts = [slice(low, high) for low, high in pairwise(ends)]
+    in_threads(lambda part: _meet(met, degrees, part.start, part.stop, similarities), parts)
+
+
+@compiled(nogil=True)
+def _meet(met: Walks, degrees: Floats, first: int, last: int, similarities: Singles) -> None:
+    """Do it for the walks from `first` on and before `last`."""
     for v in range(len(degrees)):
         for a in range(met.starts[v], met.starts[v + 1]):
+            if not first <= met.nodes[a] < last:
+                continue
             row = similarities[met.nodes[a]]
             factor = np.float32(met.masses[a] / degrees[v])
             for b in range(met.starts[v], a + 1):  # walks are in ascending order: this is the lower half
                 row[met.nodes[b]] += factor * met.masses[b]
-    for i in range(len(similarities)):
+    for i in range(first, last):
         for j in range(i):
             similarities[j, i] = similarities[i, j]
 

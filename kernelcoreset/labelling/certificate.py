@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.coresets.certificate import Certificate, prove, what_it_means
+from kernelcoreset.coresets.certificate import Certificate, Premises, premises_of, prove, what_it_means
 from kernelcoreset.coresets.error import center_set_costs, relative_errors
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.transport import distance_blocks
@@ -185,7 +185,12 @@ class Tally:
         return whole
 
     def certificate(
-        self, probe: Probe, coreset_points: Floats, coreset_weights: Floats, coreset_cost: float | None = None
+        self,
+        probe: Probe,
+        coreset_points: Floats,
+        coreset_weights: Floats,
+        coreset_cost: float | None = None,
+        premises: Premises | None = None,
     ) -> Certificate:
         """Return what the rows say about the coreset, and about the clustering they were labelled with.
 
@@ -195,6 +200,8 @@ class Tally:
         coreset_points, coreset_weights : ndarray of shape (s, d), (s,)
         coreset_cost : float, optional
             Cost of the clustering on the coreset.
+        premises : Premises, optional
+            `premises_for` of the probe and the coreset, if they are known already.
         """
         k, share = probe.center_sets.shape[1], probe.fraction * probe.kept
         measured = self._measured(probe, coreset_points, coreset_weights, coreset_cost)
@@ -203,10 +210,8 @@ class Tally:
         if not len(rows):
             return Certificate(measured, {"error": None, "confidence": None, "rows": 0}, {"k": k})
         blocks = distance_blocks(rows, coreset_points, probe.kernel)
-        recipe = Recipe(k, probe.kernel, max(k, len(coreset_points)), z=probe.z)
-        proved, proof = prove(
-            np.array(coreset_points), np.array(coreset_weights), blocks, weights, recipe, share, coreset_cost or 0.0
-        )
+        premises = premises or premises_for(probe, coreset_points, coreset_weights)
+        proved, proof = prove(premises, blocks, weights, share, coreset_cost or 0.0)
         return Certificate(measured, proved, what_it_means(proof, k, float(self.costs.sum())))
 
     def _measured(
@@ -235,6 +240,12 @@ class Tally:
             "sampled_rows": int(self.sampled),
             "standard_error": spread,
         }
+
+
+def premises_for(probe: Probe, coreset_points: Floats, coreset_weights: Floats) -> Premises:
+    """Return what the proof needs of the coreset alone."""
+    recipe = Recipe(k := probe.center_sets.shape[1], probe.kernel, max(k, len(coreset_points)), z=probe.z)
+    return premises_of(np.array(coreset_points), np.array(coreset_weights), recipe)
 
 
 def _to_text(array: Floats) -> str:

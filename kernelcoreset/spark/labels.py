@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import DoubleType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import DoubleType, IntegerType, NumericType, StringType, StructField, StructType
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.describing.tally import RowTally
@@ -27,13 +27,21 @@ from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings
 from kernelcoreset.spark.observed_leaves import ObservedLeaves, leaf_text
 from kernelcoreset.spark.row_counts import counted
 from kernelcoreset.spark.scan import RowGroups, read_columns, task_frame, tasks_of
-from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of
-from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches, partition_number
+from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of, packed
+from kernelcoreset.spark.tasks import (
+    MOST_TASKS,
+    Batches,
+    apply_to_columns,
+    has_functions,
+    map_batches,
+    partition_number,
+)
 from kernelcoreset.spectral.degrees import Degrees
 from kernelcoreset.spectral.model import PointModel, SpectralModel
 from kernelcoreset.spectral.neighbors import NeighborModel
 
-_NOT_LABELLED = Labels(np.full(1, -1, np.int32), np.zeros(1), np.zeros(1), 0.0, 0.0)
+_LABELS = "__kc_labels"
+_MOST_BACK = 4  # numbers that come back from Python with labels in less time than Java needs to put both together
 
 
 @dataclass(frozen=True)
@@ -126,15 +134,51 @@ def label_rows(
         )
     if measurement is not None and groups is None:
         frame = frame.coalesce(MOST_TASKS)  # every task tells the driver something
-    labelled = _label_by_spark(frame, settings) if groups is None else _label_files(frame, settings, groups)
+    stays = groups is None and _stays_in_java(frame, settings)
+    if groups is not None:
+        labelled = _label_files(frame, settings, groups)
+    else:
+        labelled = _label_columns(frame, settings) if stays else _label_by_spark(frame, settings)
     if measurement is not None:
-        labelled = measurement.observe(labelled)
-        if settings.drop_bad_rows:
-            labelled = labelled.where(F.col(quoted(settings.prediction_col)) >= 0)
+        labelled = measurement.observe(labelled, F.col(f"{_LABELS}.{TALLY}" if stays else TALLY))
+    if stays:
+        kept = [name for name in frame.columns if settings.keeps(name)]
+        labelled = labelled.select(*[quoted(name) for name in kept], *map(_unpacked, settings.new_fields))
+    elif measurement is not None:
+        labelled = labelled.drop(TALLY)
+    if settings.drop_bad_rows:
+        labelled = labelled.where(F.col(quoted(settings.prediction_col)) >= 0)
     if not settings.columns:
         return labelled
     names = dict.fromkeys([*settings.columns, *(field.name for field in settings.new_fields)])
     return labelled.select(*[quoted(name) for name in names])
+
+
+def _stays_in_java(frame: DataFrame, settings: LabelSettings) -> bool:
+    """Whether columns stay in Java while Python finds the labels, as texts and many numbers should."""
+    kept = [field.dataType for field in frame.schema.fields if settings.keeps(field.name)]
+    return has_functions() and (len(kept) > _MOST_BACK or not all(isinstance(kind, NumericType) for kind in kept))
+
+
+def _label_columns(frame: DataFrame, settings: LabelSettings) -> DataFrame:
+    """The rows with their labels in one column; only what Python reads is sent to it, and only labels come back."""
+    names = frame.columns if settings.describe else list(dict.fromkeys(settings.layout.columns))
+    fields = _added_fields(settings)
+    arrow_fields = list(to_arrow_schema(StructType(fields)))
+
+    def label(batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.Array]:
+        rows = (pa.RecordBatch.from_arrays(list(arrays), names=names) for arrays in batches)
+        for _, added in _label_batches(rows, settings, partition_number()):
+            yield pa.StructArray.from_arrays(added, fields=arrow_fields)
+
+    columns = [array_column(frame, name) for name in names]
+    return frame.withColumn(_LABELS, apply_to_columns(frame, label, columns, StructType(fields)))
+
+
+def _unpacked(field: StructField) -> Column:
+    """A new column out of that of labels. Spark takes what a function returns for nullable: no value is null."""
+    column = F.col(f"{_LABELS}.{quoted(field.name)}")
+    return F.coalesce(column, F.lit(0).cast(field.dataType)).alias(field.name)
 
 
 def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
@@ -154,7 +198,7 @@ def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
 
     def label(batches: Batches) -> Batches:
         renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in counted(batches))
-        yield from _label_batches(renamed, settings, partition_number())
+        yield from _with_columns(renamed, settings, partition_number())
 
     labelled = map_batches(plain, label, StructType([*fields, *_added_fields(settings)]))
     return labelled.withColumns({field.name: _as_vector(field) for field in vectors}) if vectors else labelled
@@ -169,7 +213,7 @@ def _label_files(frame: DataFrame, settings: LabelSettings, groups: Sequence[Seq
         for task, row_groups in tasks_of(batches):
             columns = read_columns(row_groups, names, types)
             rows = (pa.RecordBatch.from_arrays(arrays, names=names) for arrays in columns)
-            yield from _label_batches(rows, settings, task["leaf"])
+            yield from _with_columns(rows, settings, task["leaf"])
 
     kept = [field for field in frame.schema.fields if settings.keeps(field.name)]
     schema = StructType([*kept, *_added_fields(settings)])
@@ -217,43 +261,64 @@ def _as_vector(field: StructField) -> Column:
 
 def _label_batches(
     batches: Iterator[pa.RecordBatch], settings: LabelSettings, partition: int
-) -> Iterator[pa.RecordBatch]:
-    """The labelled batches of one partition.
+) -> Iterator[tuple[pa.RecordBatch, list[pa.Array]]]:
+    """The batches of one partition, each with the columns that labelling adds. Bad rows have the label -1.
 
     With `settings.tally` the last row of the partition carries the tally of the partition, with `settings.leaf` its
-    leaf. Each batch is therefore held back until there is another. A partition of which all rows are bad keeps one of
-    them, with the label -1.
+    leaf. Each batch is therefore held back until there is another.
     """
     layout = settings.layout
     reader = BatchReader(layout)
     report = _Report(settings, partition, reader)
-    held: pa.RecordBatch | None = None
-    dropped: pa.RecordBatch | None = None
+    held: tuple[pa.RecordBatch, list[pa.Array]] | None = None
     for batch in batches:
         arrays = [batch.column(batch.schema.get_field_index(name)) for name in layout.columns]
         rows, weights, good = reader.read_rows(arrays)
         report.add_read(arrays, rows, weights, good)
-        if good is not None:
-            if not settings.drop_bad_rows:
-                where = f" in partition {partition}, so far"
-                raise DataError(describe_bad_rows(reader.bad, report.rows, where))
-            dropped = batch.filter(pa.array(~good)).slice(0, 1)
-            if not good.any():
-                continue
-            batch = batch.filter(pa.array(good))
-            rows, weights = rows[good], None if weights is None else weights[good]
-        if settings.degrees is not None:
-            lifted, weights = settings.degrees.lift(rows.T, weights)
-            rows = lifted.T
-        found = settings.centers.label_rows(rows, margins=settings.margin_col is not None)
-        report.add_labelled(batch, rows, weights, found)
+        if good is not None and not settings.drop_bad_rows:
+            where = f" in partition {partition}, so far"
+            raise DataError(describe_bad_rows(reader.bad, report.rows, where))
+        found = _label_good_rows(batch, rows, weights, good, settings, report)
         if held is not None:
             yield held
-        held = _with_columns(batch, found, settings)
-    if _has_report(settings) and held is None and dropped is not None:
-        held = _with_columns(dropped, _NOT_LABELLED, settings)
+        held = batch, _new_columns(found, settings)
     if held is not None:
-        yield report.added_to(held) if _has_report(settings) else held
+        if _has_report(settings):
+            held[1][-1] = report.column(held[0].num_rows)
+        yield held
+
+
+def _label_good_rows(
+    batch: pa.RecordBatch,
+    rows: NDArray[Any],
+    weights: Floats | None,
+    good: NDArray[np.bool_] | None,
+    settings: LabelSettings,
+    report: _Report,
+) -> Labels:
+    """The labels of a batch, -1 for bad rows; good ones are added to the report."""
+    if good is not None:
+        if not good.any():
+            return _spread(None, good)
+        batch = batch.filter(pa.array(good))
+        rows, weights = rows[good], None if weights is None else weights[good]
+    if settings.degrees is not None:
+        lifted, weights = settings.degrees.lift(rows.T, weights)
+        rows = lifted.T
+    found = settings.centers.label_rows(rows, margins=settings.margin_col is not None)
+    report.add_labelled(batch, rows, weights, found)
+    return found if good is None else _spread(found, good)
+
+
+def _spread(found: Labels | None, good: NDArray[np.bool_]) -> Labels:
+    """The labels of good rows at their places among all rows."""
+    n = len(good)
+    every = Labels(np.full(n, -1, np.int32), np.zeros(n), np.zeros(n), 0.0, 0.0)
+    if found is not None:
+        every.labels[good], every.distances[good] = found.labels, found.distances
+        if found.margins is not None and every.margins is not None:
+            every.margins[good] = found.margins
+    return every
 
 
 class _Report:
@@ -282,10 +347,9 @@ class _Report:
             self._tally.add(rows.T, weights, found.labels, found.distances**settings.z)
             _describe(self._described, batch, found, None if settings.degrees is not None else weights)
 
-    def added_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch with the report in its last row."""
-        texts = pa.array([None] * (batch.num_rows - 1) + [self._text()], pa.string())
-        return batch.set_column(batch.num_columns - 1, TALLY, texts)
+    def column(self, rows: int) -> pa.Array:
+        """Return a column with the report in the last of so many rows."""
+        return pa.array([None] * (rows - 1) + [self._text()], pa.string())
 
     def _text(self) -> str:
         if self._builder is not None:
@@ -293,19 +357,26 @@ class _Report:
         tally, bad = self._tally, self._reader.bad
         tally.bad_rows, tally.bad_columns = bad.rows, bad.counts
         tally.descriptions = [] if self._described is None else [self._described.to_dict()]
-        return tally.to_json()
+        return packed(tally.to_json())
 
 
-def _with_columns(batch: pa.RecordBatch, found: Labels, settings: LabelSettings) -> pa.RecordBatch:
-    kept = [i for i, name in enumerate(batch.schema.names) if settings.keeps(name)]
+def _with_columns(
+    batches: Iterator[pa.RecordBatch], settings: LabelSettings, partition: int
+) -> Iterator[pa.RecordBatch]:
+    """The batches of one partition with the columns that are kept and those that labelling adds."""
+    new = [field.name for field in _added_fields(settings)]
+    for batch, added in _label_batches(batches, settings, partition):
+        kept = [name for name in batch.schema.names if settings.keeps(name)]
+        yield pa.RecordBatch.from_arrays([*(batch.column(name) for name in kept), *added], names=[*kept, *new])
+
+
+def _new_columns(found: Labels, settings: LabelSettings) -> list[pa.Array]:
     arrays = [to_arrow(found.labels, pa.int32())]
     arrays += [to_arrow(found.distances)] if settings.distance_col else []
     arrays += [to_arrow(found.margins)] if settings.margin_col and found.margins is not None else []
     arrays += [to_arrow(_outlier_scores(found, settings.typical))] if settings.outlier_col else []
-    arrays += [pa.nulls(batch.num_rows, pa.string())] if _has_report(settings) else []
-    names = [field.name for field in _added_fields(settings)]
-    columns = [batch.column(i) for i in kept]
-    return pa.RecordBatch.from_arrays([*columns, *arrays], names=[*(batch.schema.names[i] for i in kept), *names])
+    arrays += [pa.nulls(len(found.labels), pa.string())] if _has_report(settings) else []
+    return arrays
 
 
 def _row_tally(settings: LabelSettings) -> RowTally | None:
@@ -323,7 +394,7 @@ def _describe(tally: RowTally | None, batch: pa.RecordBatch, found: Labels, weig
 
 
 def _outlier_scores(found: Labels, typical: Floats | None) -> Floats:
-    """Distances by the typical ones; those of rows without a label are 0."""
-    if typical is None or (found.labels < 0).any():
+    """Distances by the typical ones; those of rows without a label are 0, as their distances are."""
+    if typical is None:
         return np.zeros(len(found.labels))
     return found.distances / np.where(typical > 0.0, typical, 1.0)[found.labels]

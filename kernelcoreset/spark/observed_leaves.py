@@ -8,12 +8,11 @@ from __future__ import annotations
 import base64
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, collect_leaves, leaf_schema_of
-from kernelcoreset.spark.summary import TALLY
 
 _LARGEST = 2**20
 """Bytes of a leaf that may travel that way."""
@@ -39,11 +38,11 @@ class ObservedLeaves:
         """Return whether leaves are small enough, and of rows as they are labelled."""
         return settings.leaf_bytes <= _LARGEST and settings.degrees is None
 
-    def observe(self, labelled: DataFrame) -> DataFrame:
-        """Return the labelled rows without the column of leaves, which is collected when they are written."""
+    def observe(self, labelled: DataFrame, leaves: Column) -> DataFrame:
+        """Return the same rows; the column of leaves is collected when they are written."""
         # As one text with a line per leaf: the Observation of pyspark 4.0 cannot return an array.
-        leaves = F.concat_ws("\n", F.collect_list(TALLY)).alias("leaves")
-        return labelled.observe(self._observation, leaves).drop(TALLY)
+        lines = F.concat_ws("\n", F.collect_list(leaves)).alias("leaves")
+        return labelled.observe(self._observation, lines)
 
     def leaves(self) -> Leaves:
         """Return the leaves; the observed rows must have been written."""

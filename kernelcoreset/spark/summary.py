@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.coresets.certificate import Premises
 from kernelcoreset.coresets.error import draw_mixed_center_sets
 from kernelcoreset.describing.description import Description
 from kernelcoreset.describing.tally import MOST_CLUSTERS, RowTally
-from kernelcoreset.labelling.certificate import Probe, Tally
+from kernelcoreset.labelling.certificate import Probe, Tally, premises_for
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.reporting.notebook import card, shares_table, verdicts
 from kernelcoreset.reporting.verdict import cluster_verdict, coreset_verdict
@@ -127,16 +131,34 @@ class Measurement:
         """The typical distance in each cluster, if the clusters are described."""
         return self._described.typical_distances if self.describe else None
 
-    def observe(self, labelled: DataFrame) -> DataFrame:
-        """Return the labelled rows without the column of tallies, which is collected when they are written."""
+    def observe(self, labelled: DataFrame, tallies: Column) -> DataFrame:
+        """Return the same rows; the column of tallies is collected when they are written."""
         # As one text with a line per tally: the Observation of pyspark 4.0 cannot return an array.
-        tallies = F.concat_ws("\n", F.collect_list(TALLY)).alias("tallies")
-        return labelled.observe(self._observation, tallies).drop(TALLY)
+        lines = F.concat_ws("\n", F.collect_list(tallies)).alias("tallies")
+        return labelled.observe(self._observation, lines)
+
+    def prepare(self) -> None:
+        """Compute what `summary` needs of the model alone. This may run while the rows are written."""
+        if self.describe:
+            self._quality  # noqa: B018
+        if self.probe is not None:
+            self._premises  # noqa: B018
+
+    @cached_property
+    def _quality(self) -> dict[str, float | None]:
+        return self._described.quality()
+
+    @cached_property
+    def _premises(self) -> Premises | None:
+        if self.probe is None or isinstance(self.model, NeighborModel):
+            return None
+        return premises_for(self.probe, self.model.coreset.points, self.model.coreset.weights)
 
     def summary(self) -> KernelKMeansSummary:
         """Return what was measured; the observed rows must have been written."""
         model, probe = self.model, self.probe
-        tally = Tally.total(self._observation.get["tallies"].splitlines(), model.k, probe)
+        texts = [unpacked(line) for line in self._observation.get["tallies"].splitlines()]
+        tally = Tally.total(texts, model.k, probe)
         other_rows = self._is_of_other_rows(tally)
         return KernelKMeansSummary(
             rows=int(tally.rows + tally.bad_rows),
@@ -161,13 +183,24 @@ class Measurement:
         if not tally.descriptions:
             return None
         whole = RowTally.total(tally.descriptions, self.model.k)
-        return Description.of(whole, tally.sizes.tolist(), self._described.quality()).to_dict()
+        return Description.of(whole, tally.sizes.tolist(), self._quality).to_dict()
 
     def _certificate(self, tally: Tally) -> dict[str, Any] | None:
         if self.probe is None or isinstance(self.model, NeighborModel):
             return None
         coreset = self.model.coreset
-        return tally.certificate(self.probe, coreset.points, coreset.weights, self.model.solution.cost).to_dict()
+        cost = self.model.solution.cost
+        return tally.certificate(self.probe, coreset.points, coreset.weights, cost, self._premises).to_dict()
+
+
+def packed(text: str) -> str:
+    """Return a text as a shorter line: what Spark observes comes to Python slowly, about 5 MB per second."""
+    return base64.b64encode(zlib.compress(text.encode(), 1)).decode()
+
+
+def unpacked(line: str) -> str:
+    """Return the text of a line that `packed` returned."""
+    return zlib.decompress(base64.b64decode(line)).decode()
 
 
 def _draw_probe(model: KernelKMeansModel, weighted: bool, center_sets: int, fraction: float | None, seed: int) -> Probe:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType, StructType
 
 from kernelcoreset.kernels.machine_code import compile_alone, machine_code
 from kernelcoreset.models.rehearsal import rehearse
-from kernelcoreset.spark.row_counts import counting, listening
+from kernelcoreset.spark.row_counts import count_rows, counting, listening
 
 MOST_TASKS = 2_048
 """Tasks of one job whose results come back to the driver: their number must have a bound."""
@@ -26,16 +28,53 @@ _lent: set[tuple[str | None, str]] = set()
 
 def map_batches(frame: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
     """Return the rows that `work` makes of the Arrow batches of each partition."""
+    lend_machine_code(frame.sparkSession)
+    return frame.mapInArrow(_as_task(work), schema)
+
+
+def has_functions() -> bool:
+    """Return whether this pyspark has what `apply_to_columns` needs; 4.0 has not."""
+    return hasattr(F, "arrow_udf")
+
+
+def apply_to_columns(
+    frame: DataFrame,
+    work: Callable[[Iterator[Sequence[pa.Array]]], Iterator[pa.Array]],
+    columns: Sequence[Column],
+    kind: DataType,
+) -> Column:
+    """Return the column that `work` makes of these columns of each partition, batch by batch; all others stay in Java.
+
+    `work` may return a batch later than it got it. Rows stay in their order.
+    """
+    task = _as_task(work)
+
+    def run(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:  # Spark reads the types
+        yield from task(_columns_of(batches))
+
+    lend_machine_code(frame.sparkSession)
+    # Else Spark would call it once more for every filter of its result.
+    return F.arrow_udf(run, kind).asNondeterministic()(*columns)  # type: ignore[arg-type, call-overload]
+
+
+def _columns_of(batches: Iterator[Any]) -> Iterator[Sequence[pa.Array]]:
+    for batch in batches:
+        columns = (batch,) if isinstance(batch, pa.Array) else batch  # a single column comes as it is
+        count_rows(len(columns[0]))
+        yield columns
+
+
+def _as_task(work: Callable[[Iterator[Any]], Iterator[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What a Python worker runs for a partition."""
     address = listening()
 
-    def run(batches: Batches) -> Batches:
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
         compile_alone()  # Spark decides how many processes run on an executor
         with counting(address):
             yield from work(batches)
         _freeze_loaded_objects()
 
-    lend_machine_code(frame.sparkSession)
-    return frame.mapInArrow(run, schema)
+    return run
 
 
 def lend_machine_code(spark: SparkSession) -> None:

@@ -24,6 +24,19 @@ def model(points):
     return kc.KernelKMeansModel.fit_coreset(kc.build_coreset(points, 3, kernel, 60, seed=0), 3, kernel, seed=0)
 
 
+@pytest.fixture(params=["columns stay in Java", "all columns come back"])
+def way(request, monkeypatch):
+    """Both ways for rows that Spark reads: by a function of columns, and by one of whole rows."""
+    if request.param == "all columns come back":
+        monkeypatch.setattr("kernelcoreset.spark.labels.has_functions", lambda: False)
+    elif not hasattr(F, "arrow_udf"):
+        pytest.skip("pyspark 4.0 has no functions of Arrow columns")
+    monkeypatch.setattr("kernelcoreset.spark.labels._MOST_BACK", 0)
+
+
+both_ways = pytest.mark.usefixtures("way")
+
+
 def settings_for(frame, model, features=("x", "y"), weight_col=None, **options):
     return LabelSettings.of(model, layout_of(frame, features, weight_col), **options)
 
@@ -35,6 +48,7 @@ def summary_of(frame, settings, model, **options):
     return labelled.toArrow(), measurement.summary()
 
 
+@both_ways
 def test_labels_are_those_of_the_numpy_model(frame, points, model):
     table = label_rows(frame, settings_for(frame, model, margin_col="margin")).toArrow().sort_by("id")
     expected = model.label(points, margins=True)
@@ -44,6 +58,7 @@ def test_labels_are_those_of_the_numpy_model(frame, points, model):
     assert table.column_names == ["id", "x", "y", "w", "name", "prediction", "distance", "margin"]
 
 
+@both_ways
 def test_only_the_columns_that_are_kept_come_back(frame, points, model):
     settings = settings_for(frame, model, columns=("id", "prediction"))
     labelled = label_rows(frame, settings)
@@ -51,6 +66,23 @@ def test_only_the_columns_that_are_kept_come_back(frame, points, model):
     np.testing.assert_array_equal(labelled.toArrow().sort_by("id")["prediction"], model.predict(points))
     summary = summary_of(frame, settings, model)[1]
     assert summary.rows == len(points)
+
+
+def test_labels_stay_what_they_were_on_the_way(frame, points, model):
+    """Columns that labelling adds are never null, and are found once however often they are used."""
+    out = label_rows(frame, settings_for(frame, model, margin_col="m", outlier_col="o", drop_bad_rows=True))
+    assert [field.nullable for field in out.schema.fields[-4:]] == [False] * 4
+    chosen = out.where("prediction = 1 and distance > 0").select("id", "prediction", "o")
+    plan = chosen._jdf.queryExecution().executedPlan().toString()
+    assert (plan.count("ArrowEvalPython"), plan.count("MapInArrow")) == ((1, 0) if hasattr(F, "arrow_udf") else (0, 1))
+    expected = np.flatnonzero(model.predict(points) == 1)
+    np.testing.assert_array_equal(chosen.toArrow().sort_by("id")["id"], expected)
+
+
+def test_few_numbers_come_back_with_their_labels(frame, model):
+    few = frame.select("x", "y")
+    plan = label_rows(few, settings_for(few, model))._jdf.queryExecution().executedPlan().toString()
+    assert (plan.count("ArrowEvalPython"), plan.count("MapInArrow")) == (0, 1)
 
 
 def test_few_tasks_tell_the_driver_something(frame, points, model, monkeypatch):
@@ -82,6 +114,7 @@ def test_features_of_other_types_get_the_same_labels(frame, points, model, kind)
     np.testing.assert_array_equal(table["prediction"], model.predict(points))
 
 
+@both_ways
 def test_other_columns_come_through_as_they_are(spark, model):
     moment = datetime.datetime(2026, 3, 29, 1, 30, 0, 123456)
     schema = (
@@ -103,6 +136,7 @@ def test_other_columns_come_through_as_they_are(spark, model):
     ]
 
 
+@both_ways
 def test_vectors_come_back_as_vectors(spark, model):
     rows = [(1, Vectors.dense([1.0, 2.0]), None), (2, Vectors.sparse(2, [1], [3.0]), Vectors.sparse(9, [1], [1.0]))]
     mixed = spark.createDataFrame(rows, ["id", "v", "o.ther"])
@@ -114,6 +148,7 @@ def test_vectors_come_back_as_vectors(spark, model):
     )
 
 
+@both_ways
 def test_metadata_of_columns_is_kept(frame, model):
     noted = frame.withMetadata("x", {"unit": "km"})
     assert label_rows(noted, settings_for(noted, model)).schema["x"].metadata == {"unit": "km"}
@@ -132,6 +167,7 @@ def test_a_model_of_another_dimension(frame, model):
         label_rows(frame, settings_for(frame, model, ("x", "y", "w")))
 
 
+@both_ways
 @pytest.mark.parametrize("weight_col", [None, "w"])
 def test_what_is_measured_is_what_numpy_measures(frame, points, model, weight_col):
     weights = np.asarray(table_of(points)["w"]) if weight_col else np.ones(600)
@@ -189,6 +225,7 @@ def test_a_share_of_the_rows_has_a_standard_error(frame, model):
     assert (few.rows > 0, few.other_rows, few.certificate) == (True, True, None)
 
 
+@both_ways
 def test_empty_partitions_are_measured_too(frame, model):
     lonely = frame.where("id < 3").repartition(6, "name")
     table, summary = summary_of(lonely, settings_for(lonely, model), model)
@@ -198,6 +235,7 @@ def test_empty_partitions_are_measured_too(frame, model):
     assert (table.num_rows, summary.rows, summary.cost, summary.certificate["largest_error"]) == (0, 0, 0.0, None)
 
 
+@both_ways
 def test_bad_rows_stop_the_labelling(spark, model):
     holed = spark.createDataFrame(pa.table({"x": [1.0, None, 3.0], "y": [1.0, 2.0, None]})).coalesce(1)
     with pytest.raises(
@@ -206,6 +244,7 @@ def test_bad_rows_stop_the_labelling(spark, model):
         label_rows(holed, settings_for(holed, model)).collect()
 
 
+@both_ways
 @pytest.mark.parametrize("bad", [slice(300, 600), slice(0, 600), slice(100, 101), slice(0, 300)])
 def test_bad_rows_left_out_are_all_counted(spark, points, model, bad):
     """Whole batches of 128 rows, and whole partitions, may be bad."""

@@ -428,3 +428,32 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path):
 def test_predicting_before_fitting_is_refused():
     with pytest.raises(ValueError, match="not fitted"):
         GraphClustering(2).predict([[1.0]])
+
+
+def test_several_threads_find_what_one_finds(monkeypatch):
+    matrix = random_matrix(120, 0.2)
+
+    def found():
+        graph = Graph.from_matrix(matrix)
+        ends = walk(graph.rows, graph.degrees, np.arange(3, 100, 7), 2, False)
+        similarities = np.zeros((14, 14), dtype=np.float32)
+        met = meetings(ends, graph.n)
+        meet(met, graph.degrees, similarities)
+        labels = (np.arange(120) % 5 - 1).astype(np.int16)
+        return graph.degrees, graph.loops, *met, similarities, graph.measure(labels, 4), fit_graph(graph, 4).labels
+
+    alone = found()
+    monkeypatch.setattr("kernelcoreset.graphs.csr._MANY_ENTRIES", 1)
+    *same, sums, labels = zip(alone, found(), strict=True)
+    for one, other in [*same, labels]:
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_allclose(*sums, rtol=1e-14)
+    skewed, bad = matrix.copy(), matrix.copy()
+    skewed[100, 119] += 1.0
+    with pytest.raises(DataError, match=r"must be symmetric; entries \(100, 119\) and \(119, 100\) differ"):
+        Graph.from_matrix(skewed)
+    bad[110, 111] = bad[50, 51] = -1.0
+    with pytest.raises(
+        DataError, match=rf"got -1.0 at entry {np.count_nonzero(bad[:50]) + np.count_nonzero(bad[50, :51])}"
+    ):
+        Graph.from_matrix(bad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset.coresets.recipe import leaf_size_of
 from kernelcoreset.errors import SettingError
+from kernelcoreset.jobs.background import in_background
 from kernelcoreset.jobs.cluster import cluster_coreset, cluster_neighbors, cluster_spectral
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.report import show_model
@@ -172,9 +174,10 @@ def write_labels(data: Input, model: PointModel, settings: Settings, record: Run
         labelled = label_input(
             frame, data.layout, model, settings, columns=output.columns, groups=groups, measurement=measurement
         )
-        is_new = write_output(labelled, output, commit=commit_of(record))
+        # What the record says of the model alone is found out while executors are at work.
+        with in_background(measurement.prepare, partial(show_model, record, model)):
+            is_new = write_output(labelled, output, commit=commit_of(record))
     record.add(output=output.path or output.table)
-    show_model(record, model)
     if is_new:
         record.add(**summary_of(measurement.summary(), model))
     else:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kernelcoreset.errors import SettingError
+from kernelcoreset.jobs.background import in_background
 from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
@@ -133,7 +134,9 @@ class PendingLabels:
         place = self._output.path or self._output.table
         # A Delta table replaces all of them in one commit; other formats have removed the second kind before.
         replaced = [self._data.partition_of(key) for key in sorted({*keys, *removed})]
-        if not write_output(labelled, self._output, commit=self._commit, replaced=replaced):
+        with in_background(measurement.prepare):
+            is_new = write_output(labelled, self._output, commit=self._commit, replaced=replaced)
+        if not is_new:
             return {"output": place, "labelled_rows": 0}  # written by a run that was killed before it could say so
         found = measurement.summary()
         values = (
