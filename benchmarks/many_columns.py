@@ -98,8 +98,8 @@ def error_tables(kept: Kept, options: argparse.Namespace) -> list[str]:
         f"mean of {options.draws} coresets, Gaussian at the median distance. The kinds of center sets are those of "
         f"[another table](guarantee.md) ({FITTED} fitted ones); random kinds are uniform, spread and crowded ones "
         f'together. "Best weights": the points of {BEST_OF} ordered coresets with the weights that fit the costs of '
-        f"{3 * SETS:,} other center sets on all rows best, by the penalty with the least error in this very table. So "
-        "these points hardly allow for more without knowing the center sets."
+        f"{3 * SETS:,} other center sets on all rows best, by the penalty with the least error in this very table: "
+        "about what these points allow for. The draws, sets and groups of a build were chosen on these three data sets."
     )
     return [about, tables.table(header, rows), f"Geometric means over the data sets, random kinds: {means}"]
 
