@@ -17,6 +17,13 @@ PAPER_KERNELS: dict[str, tuple[Kernel, Kernel]] = {
     "twitter": (Gaussian(sigma=50.0), Polynomial(degree=4)),
 }
 
+# Data of 16 to 36 columns: the file, what is between its columns, and the columns that are not the class.
+MANY_COLUMNS: dict[str, tuple[str, str | None, range]] = {
+    "letter": ("letter-recognition.data", ",", range(1, 17)),
+    "pendigits": ("pendigits.tra", ",", range(16)),
+    "satimage": ("sat.trn", None, range(36)),
+}
+
 
 def load(folder: Path, name: str) -> np.ndarray:
     """Return all rows of one data set as float64 of shape (n, d): raw scale, except Census, which is standardised."""
@@ -33,6 +40,17 @@ def pairs(folder: Path) -> list[tuple[str, np.ndarray, Kernel]]:
         points = load(folder, name)
         found += [(f"{name} {type(kernel).__name__.lower()}", points, kernel) for kernel in kernels]
     return found
+
+
+def many_columns(folder: Path) -> dict[str, np.ndarray]:
+    """Return the data sets of 16 to 36 columns, raw scale, by name."""
+    missing = [file for file, _, _ in MANY_COLUMNS.values() if not (folder / file).exists()]
+    if missing:
+        sys.exit(f"{folder} has no {', '.join(missing)}; docs/data.md says where to get them.")
+    return {
+        name: np.loadtxt(folder / file, delimiter=between, usecols=columns)
+        for name, (file, between, columns) in MANY_COLUMNS.items()
+    }
 
 
 def twitter_like(folder: Path, n: int, seed: int = 0) -> np.ndarray:

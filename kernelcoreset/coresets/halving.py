@@ -31,6 +31,7 @@ class Effort(NamedTuple):
     landmarks: int
     """Points from which centers are drawn. A halving takes one kernel value per point and landmark."""
     center_sets: int
+    """Sets of k centers. If 0, single centers are balanced in every halving."""
     groups: int
     """Groups of coins that may be turned: decisions that look at the data. More balance better and prove less."""
     axes: int = 16
@@ -38,8 +39,11 @@ class Effort(NamedTuple):
 
 
 IN_FEW_DIMENSIONS = Effort(landmarks=64, center_sets=256, groups=64)
-# In many dimensions the costs of center sets have more in them that is not determined by few others.
-IN_MANY_DIMENSIONS = Effort(landmarks=192, center_sets=768, groups=256, axes=64)
+# In many dimensions the costs of center sets have more in them that is not determined by few others. Of very many draws
+# the first halvings, between nearer points, have less to balance.
+IN_MANY_DIMENSIONS = Effort(landmarks=384, center_sets=1536, groups=512, axes=64)
+OF_MANY_DRAWS = Effort(landmarks=192, center_sets=0, groups=256, axes=64)
+IN_VERY_MANY_DIMENSIONS = Effort(landmarks=192, center_sets=768, groups=256, axes=64)
 
 
 def halve(
@@ -80,9 +84,10 @@ def halve(
     order: Indices = neighbours_together(np.ascontiguousarray(distances[:: count // effort.axes].T), 1 << halvings)
     single = np.arange(count)[:, None]
     sets = generator.integers(count, size=(effort.center_sets, recipe.k // size))
+    last = _LAST if effort.center_sets else 0
     for left in range(halvings, 0, -1):
-        if left in (halvings, _LAST):
-            costs, scales = set_costs(distances, shares, order, sets if left <= _LAST else single)
+        if left in (halvings, last):
+            costs, scales = set_costs(distances, shares, order, sets if left <= last else single)
         pairs = len(order) // 2
         signs = np.where(generator.random(pairs) < 0.5, np.float32(1.0), np.float32(-1.0))
         sums = _group_sums(costs, signs, min(effort.groups, pairs)) * scales

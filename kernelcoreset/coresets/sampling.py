@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats, scaled_weights
 from kernelcoreset.coresets.cells import seed_cells
-from kernelcoreset.coresets.halving import IN_FEW_DIMENSIONS, IN_MANY_DIMENSIONS, Effort, halve
+from kernelcoreset.coresets.halving import (
+    IN_FEW_DIMENSIONS,
+    IN_MANY_DIMENSIONS,
+    IN_VERY_MANY_DIMENSIONS,
+    OF_MANY_DRAWS,
+    Effort,
+    halve,
+)
 from kernelcoreset.coresets.points import Indices, Points
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import Seeding, seed_pivots
@@ -27,6 +34,7 @@ PIVOTS_PER_CLUSTER = 4
 # Shares of cost, cell weight and weight in the probabilities of the ordered draw. p is at least a constant times the
 # sensitivity with 4k pivots, so the worst case is worse by a constant factor only. Best mixture of those measured.
 _SHARES = (0.1, 0.6, 0.3)
+_SHARES_IN_MANY_DIMENSIONS = (0.1, 0.3, 0.6)  # distances differ less there, and equal weights balance better
 _BUCKETS_PER_CELL = 256
 _MOST_BUCKETS = 65_536
 # Points whose keys set the limits between buckets: so many, or so many per cell if that is more.
@@ -39,7 +47,12 @@ MOST_NUMBERS = 1 << 24
 _MANY_DIMENSIONS = 16
 _VERY_MANY_DIMENSIONS = 48  # from here on more balancing gains less
 # Beyond three halvings one draw in this many points is balanced, with this effort: in few and in many dimensions.
-_SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_MANY_DIMENSIONS))
+_SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_VERY_MANY_DIMENSIONS))
+# In many dimensions, but not very many, so many draws are balanced, or 32 per point if that is more. The last halvings,
+# of at most so many draws, take more effort: that bounds their memory to 100 MB.
+_BALANCED = 16_384
+_BALANCED_PER_ROW = 4  # more draws of a row change its share of them little
+_LAST = 3
 
 
 def draw_sample(
@@ -91,29 +104,45 @@ def _draw(
         seeding = seed_pivots(kernel, cloud, weights, recipe.k, recipe.z, generator)
         probabilities = sensitivities(seeding, weights, 1.0, float(len(seeding.pivots)), 0.0)
         return merge_picks(*_draw_independently(probabilities, weights, size, generator))
-    halvings, effort = _halvings(recipe, points, of_coresets) if refine else (0, IN_FEW_DIMENSIONS)
-    picks, pick_weights = _draw_along_order(recipe, points, weights, size << halvings, pivots, generator)
-    if halvings:
+    plan = _plan(recipe, points, of_coresets) if refine else []
+    draws = size << sum(halvings for halvings, _ in plan)
+    picks, pick_weights = _draw_along_order(recipe, points, weights, draws, pivots, generator)
+    for halvings, effort in plan:
         kept = halve(recipe, points.given(picks), pick_weights, halvings, generator, effort)
         picks, pick_weights = picks[kept], pick_weights[kept] * (1 << halvings)
     return merge_picks(picks, pick_weights)
 
 
-def _halvings(recipe: Recipe, points: Points, of_coresets: bool) -> tuple[int, Effort]:
-    """How often to halve, and with which effort: more if n is so large that it hardly adds to the time of a build.
+def _plan(recipe: Recipe, points: Points, of_coresets: bool) -> list[tuple[int, Effort]]:
+    """How often to halve, with which effort: more if n is so large that it hardly adds to the time of a build.
 
     Three times, up to five if there are many points or those of coresets, or fewer if that would be too many draws.
+    In 16 to 47 dimensions five times and up to `_BALANCED` draws, if matrix products are fast.
     """
     n, d = points.shape
+    size = recipe.size
+    if points.passes_are_slow and _has_many_dimensions(d):
+        halvings = _most_halvings(size, min(max(32 * size, _BALANCED), max(8 * size, _BALANCED_PER_ROW * n)))
+        last = min(halvings, _LAST, max(1, _most_halvings(size, _BALANCED)))
+        effort = IN_MANY_DIMENSIONS if size << last <= _BALANCED else IN_VERY_MANY_DIMENSIONS
+        return [own for own in ((halvings - last, OF_MANY_DRAWS), (last, effort)) if own[0]]
     share, effort = _SHARES_BALANCED[d >= _MANY_DIMENSIONS]
     drawn = n if of_coresets else n // share
-    most = min(max(8 * recipe.size, drawn), 32 * recipe.size, _MOST_BALANCED, MOST_NUMBERS // d)
-    halvings = max(h for h in range(6) if h == 0 or recipe.size << h <= most)
-    evaluations = (recipe.size << halvings) * effort.landmarks
+    halvings = _most_halvings(size, min(max(8 * size, drawn), 32 * size, MOST_NUMBERS // d))
+    evaluations = (size << halvings) * effort.landmarks
     # Matrix products make all else dearer beside them, but it takes a fraction of a second in all.
     is_cheap = evaluations * (8 if points.passes_are_slow else 1) <= PIVOTS_PER_CLUSTER * recipe.k * n
-    is_worth_it = points.passes_are_slow and d < _VERY_MANY_DIMENSIONS
-    return halvings, effort if is_cheap or is_worth_it else IN_FEW_DIMENSIONS
+    return [(halvings, effort if is_cheap else IN_FEW_DIMENSIONS)] if halvings else []
+
+
+def _has_many_dimensions(d: int) -> bool:
+    """Whether more balancing is worth its time."""
+    return _MANY_DIMENSIONS <= d < _VERY_MANY_DIMENSIONS
+
+
+def _most_halvings(size: int, draws: int) -> int:
+    """How often so many draws, or the most that are balanced, can be halved without getting below `size`."""
+    return max(0, (min(draws, _MOST_BALANCED) // size).bit_length() - 1)
 
 
 def merge_picks(picks: Indices, pick_weights: Floats) -> tuple[Indices, Floats]:
@@ -198,16 +227,23 @@ def _draw_along_order(
     The order goes through the cells of `pivots` pivots per cluster, and inside a cell by the distance to the pivot that
     follows. It is represented by a few thousand buckets, so nothing is sorted.
     """
-    return draw_along_cells(
-        seed_cells(points, weights, pivots * recipe.k, recipe.z, generator), weights, size, generator
-    )
+    seeding = seed_cells(points, weights, pivots * recipe.k, recipe.z, generator)
+    shares = _SHARES_IN_MANY_DIMENSIONS if _has_many_dimensions(points.shape[1]) else _SHARES
+    return draw_along_cells(seeding, weights, size, generator, shares)
 
 
 def draw_along_cells(
-    seeding: Seeding, weights: Floats, size: int, generator: np.random.Generator
+    seeding: Seeding,
+    weights: Floats,
+    size: int,
+    generator: np.random.Generator,
+    shares: tuple[float, float, float] = _SHARES,
 ) -> tuple[Indices, Floats]:
-    """Draw one point from each of `size` parts of the order of given cells. Overwrites the arrays of `seeding`."""
-    probabilities = sensitivities(seeding, weights, *_SHARES)
+    """Draw one point from each of `size` parts of the order of given cells. Overwrites the arrays of `seeding`.
+
+    `shares` are those of cost, cell weight and weight in the probabilities.
+    """
+    probabilities = sensitivities(seeding, weights, *shares)
     limits = _bucket_limits(seeding)
     _place_in_order(seeding.nearest, seeding.onward, limits.ravel(), limits.shape[1])
     picks = pick_evenly(probabilities, seeding.nearest, limits.size, generator.random(size))

@@ -11,6 +11,7 @@ from kernelcoreset.coresets import sampling
 from kernelcoreset.coresets.halving import (
     IN_FEW_DIMENSIONS,
     IN_MANY_DIMENSIONS,
+    OF_MANY_DRAWS,
     Effort,
     balanced_turns,
     halve,
@@ -120,7 +121,7 @@ def test_the_turns_are_as_good_as_all_of_them_for_few_groups(groups):
     assert ((found @ vectors) ** 2).sum() == pytest.approx(least)
 
 
-@pytest.mark.parametrize("effort", [Effort(64, 256, 64), Effort(16, 8, 4), IN_MANY_DIMENSIONS])
+@pytest.mark.parametrize("effort", [Effort(64, 256, 64), Effort(16, 8, 4), IN_MANY_DIMENSIONS, OF_MANY_DRAWS])
 @pytest.mark.parametrize("halvings", [1, 3, 5])
 def test_one_of_every_pair_is_kept(halvings, effort):
     points = some_points(16 << halvings, 3)
@@ -180,18 +181,54 @@ def test_the_factor_of_the_tail_by_hand():
     assert tail_factor(0.01, groups=8) ** 2 == pytest.approx(2 * (8 * np.log(2) + np.log(100)))
 
 
-@pytest.mark.parametrize(("d", "expected"), [(2, IN_FEW_DIMENSIONS), (20, IN_MANY_DIMENSIONS), (48, IN_FEW_DIMENSIONS)])
-def test_more_is_balanced_where_it_gains_most(d, expected, monkeypatch):
-    """From 16 columns on, and below 48 also if the build takes a fraction of a second longer."""
+@pytest.fixture
+def halvings(monkeypatch):
+    """Calls of `halve` by builds: draws, halvings and effort."""
     seen = []
 
-    def watched(*arguments):
-        seen.append(arguments[-1])
-        return halve(*arguments)
+    def watched(recipe, points, weights, count, generator, effort):
+        seen.append((len(points), count, effort))
+        return halve(recipe, points, weights, count, generator, effort)
 
     monkeypatch.setattr(sampling, "halve", watched)
+    return seen
+
+
+@pytest.mark.parametrize("d", [2, 48])
+def test_as_much_is_balanced_as_takes_little_of_the_time(d, halvings):
     build_coreset(some_points(2_000, d), 3, Gaussian(3.0), 64, seed=0)
-    assert seen == [expected]
+    assert halvings == [(512, 3, IN_FEW_DIMENSIONS)]
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "first", "last"),
+    [(2_000, 64, 3, 3), (20_000, 64, 5, 3), (300, 64, 1, 3), (5_000, 512, 2, 3), (9_000, 4_096, 1, 2)],
+)
+def test_more_is_balanced_in_many_dimensions(n, size, first, last, halvings):
+    """From 16 to 47 columns, also if a build takes a fraction of a second longer: few draws per row, few in memory."""
+    build_coreset(some_points(n, 20), 3, Gaussian(3.0), size, seed=0)
+    draws = size << (first + last)
+    assert halvings == [(draws, first, OF_MANY_DRAWS), (draws >> first, last, IN_MANY_DIMENSIONS)]
+    assert draws <= max(8 * size, 4 * n)
+
+
+@pytest.mark.parametrize(("d", "least"), [(2, 0.6), (20, 0.3), (60, 0.6)])
+def test_every_cell_has_its_share_of_the_probability(d, least, monkeypatch):
+    """At least the share `least` w / (P W(cell)) for P pivots, and a tenth of that of the cost: step 1 of the proof."""
+    seen = []
+    true = sampling.sensitivities
+
+    def watched(seeding, weights, *shares):
+        kept = seeding._replace(distances=seeding.distances.copy(), nearest=seeding.nearest.copy())
+        seen.append((kept, weights, true(seeding, weights, *shares)))
+        return seen[-1][-1]
+
+    monkeypatch.setattr(sampling, "sensitivities", watched)
+    build_coreset(some_points(1_000, d), 3, Gaussian(3.0), 64, seed=0)
+    ((seeding, weights, probabilities),) = seen
+    of_cell = np.bincount(seeding.nearest, weights)[seeding.nearest]
+    assert (probabilities >= least * (1 - 1e-9) * weights / (len(seeding.pivots) * of_cell)).all()
+    assert (probabilities >= 0.1 * (1 - 1e-9) * weights * seeding.distances / seeding.cost).all()
 
 
 def test_many_points_are_halved_more_often():
