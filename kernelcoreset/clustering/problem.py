@@ -6,6 +6,7 @@ import os
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -237,8 +238,10 @@ def make_symmetric(squared: Floats) -> None:
 def count_distinct(problem: Problem, enough: int) -> int:
     """Return the number of distinct points, those at distance 0 counted once; counting stops at `enough`."""
     columns, found = problem.cloud.columns, np.empty(0, dtype=np.int64)
-    for low in range(0, columns.shape[1], _DISTINCT_BLOCK):
-        block = np.arange(low, min(low + _DISTINCT_BLOCK, columns.shape[1]))
+    # Mostly the first few points are enough.
+    ends = [*range(min(8 * enough, _DISTINCT_BLOCK), columns.shape[1], _DISTINCT_BLOCK), columns.shape[1]]
+    for low, high in pairwise([0, *ends]):
+        block = np.arange(low, high)
         known = np.ascontiguousarray(columns[:, np.concatenate([found, block])])
         squared = distances_from(problem.kernel, known, len(found) + np.arange(len(block)))
         fresh = np.zeros(len(block), dtype=np.bool_)

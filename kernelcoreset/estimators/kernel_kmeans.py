@@ -23,6 +23,7 @@ from kernelcoreset.labelling.centers import Labels
 from kernelcoreset.labelling.in_threads import label_in_threads
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.models.sampled import fit_by_sample, sample_pays
+from kernelcoreset.models.spanned import fit_by_span, span_pays
 
 
 class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClusterer):  # type: ignore[misc]
@@ -51,7 +52,9 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         `KernelKMeansModel.refine`. Each takes about as long as labelling the points and brings the cost nearer to that
         of clustering all points. With more than 512 points per cluster, and 32,768 in all, centers come from a random
         sample of 256 per cluster instead, unless the labels of all points show that it has missed something. Linear and
-        Cosine kernels with z = 2 only; others keep the centers of the coreset, as all do with 0.
+        Cosine kernels with z = 2 only. Other kernels use such a sample too with 50 clusters or more, 12 columns or more
+        and z = 2: centers are then combinations of a few hundred points. All else, and all with 0, keep the centers of
+        the coreset.
     features : Features or mapping, optional
         Scales, categories, logarithms and missing values, as in `Features`: X may then be a table with columns of
         texts, and every prediction prepares its rows in the same way. By default X is used as it is.
@@ -120,18 +123,23 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         with told_step(self, "choosing the kernel"):
             self.kernel_ = chosen_kernel(self.kernel, self.sigma, points, weights, seed, k=n_clusters)
         steps = check_count("refine_iter", self.refine_iter, 0)
-        is_refined = steps > 0 and self.z == 2.0 and is_written_out(self.kernel_)
-        if not (is_refined and self._fit_by_sample(points, weights, n_clusters, size, seed)):
+        may_sample = steps > 0 and self.z == 2.0
+        if not (may_sample and self._fit_by_sample(points, weights, n_clusters, size, seed)):
+            is_refined = may_sample and is_written_out(self.kernel_)
             self._fit_by_coreset(points, weights, n_clusters, size, steps if is_refined else 0, seed)
 
     def _fit_by_sample(self, points: Floats, weights: Floats | None, n_clusters: int, size: int, seed: int) -> bool:
         """Fit by a sample of the points; return False, with nothing changed, if it does not pay or not suffice."""
         every = np.ones(len(points)) if weights is None else weights
         recipe = Recipe(n_clusters, self.kernel_, size, seed=seed)
-        if not sample_pays(int(np.count_nonzero(every)), recipe):
+        n, is_vector = int(np.count_nonzero(every)), is_written_out(self.kernel_)
+        if not (sample_pays(n, recipe) if is_vector else span_pays(n, points.shape[1], recipe)):
             return False
         with told_step(self, f"clustering {len(points):,} points by a sample, with {self.kernel_!r}"):
-            found = fit_by_sample(points, every, recipe, self.n_init, self.max_iter)
+            if is_vector:
+                found = fit_by_sample(points, every, recipe, self.n_init, self.max_iter)
+            else:
+                found = fit_by_span(points, every, recipe)
         if found is None:
             return False
         self.model_ = found.model.with_preparation(self.preparation_)

@@ -31,6 +31,7 @@ from kernelcoreset.labelling.landmarks import (
     direct_work,
     without_zeros,
 )
+from kernelcoreset.labelling.mixtures import by_mixtures
 from kernelcoreset.labelling.monomials import ByMonomials, by_monomials
 from kernelcoreset.labelling.products import ManyCenters, by_sums, by_vectors
 from kernelcoreset.labelling.rungs import GridFirst, Level, TwoNearest, new_nearest
@@ -201,7 +202,11 @@ class Centers:
         >>> Centers([[0.0], [10.0]], [[1.0, 0.0], [0.0, 1.0]], Linear()).predict([[2.0], [7.0]])
         array([0, 1], dtype=int32)
         """
-        return self.label_rows(self._check(points), accuracy=LABELS_ONLY).labels
+        rows = self._check(points)
+        # The first labels of a few points take less time directly than preparing a ladder. They are the same.
+        self._predicted[0] += len(rows)
+        few = self._predicted[0] <= len(self.points) and not products_pay(self.kernel, rows.shape[1])
+        return self.label_rows(rows, accuracy=0.0 if few else LABELS_ONLY).labels
 
     def distances(self, points: ArrayLike) -> Floats:
         """Return the distance of every point to every center, evaluated directly.
@@ -298,9 +303,11 @@ class Centers:
         levels, works, left = list[Level](), list[float](), list[float]()
         precisions: tuple[Precision, ...] = ("float32", "float64")
         for precision in precisions:
-            level = by_vectors(self.many, precision, accuracy) or by_sums(self.many, precision, accuracy)
-            if level is None:
-                return (), direct
+            level = (
+                by_vectors(self.many, precision, accuracy)
+                or by_sums(self.many, precision, accuracy)
+                or by_mixtures(self.many, precision, accuracy)
+            )
             levels.append(level)
             works.append(level.work)
             if left and left[0] < _FEW_LEFT:  # float64 decides nearly all of these; no need to compile it for a trial
@@ -324,6 +331,11 @@ class Centers:
     @cached_property
     def _ladders(self) -> dict[float, Ladder[Nearest]]:
         return {}
+
+    @cached_property
+    def _predicted(self) -> list[int]:
+        """How many points `predict` has labelled so far, as the only element."""
+        return [0]
 
     @cached_property
     def _used(self) -> NDArray[np.bool_]:
@@ -407,16 +419,20 @@ def _spreads(kernel: Kernel, points: Floats, coefficients: Floats) -> Floats:
     """1/2 sum_jl a_ij a_il d2(s_j, s_l) of every center, from the points that it uses."""
     evaluator = evaluator_of(kernel)
     spreads = np.empty(len(coefficients))
-    for i, row in enumerate(coefficients):
-        used = np.flatnonzero(row)
-        rows, factors = evaluator.rows(points[used]), row[used]
+    # Centers that share their points are evaluated together: one by one, each would evaluate all pairs of them.
+    is_shared = np.count_nonzero(coefficients) > 2 * len(points)
+    for some in [slice(None)] if is_shared else [slice(i, i + 1) for i in range(len(coefficients))]:
+        used = np.flatnonzero(coefficients[some].any(axis=0))
+        rows, factors = evaluator.rows(points[used]), coefficients[some, used]
         columns = as_columns(rows.points)
-        one = Combinations(rows, np.arange(len(used) + 1), np.zeros(len(used), dtype=np.int64), factors)
-        sums = np.empty((1, len(used)))
-        passes.sum_directly(evaluator.distances, Cloud(columns, rows.diagonals), one, True, sums)
+        point, which = np.nonzero(factors.T)
+        starts = np.searchsorted(point, np.arange(len(used) + 1))
+        own = Combinations(rows, starts, np.ascontiguousarray(which), factors[which, point])
+        sums = np.empty((len(factors), len(used)))
+        passes.sum_directly(evaluator.distances, Cloud(columns, rows.diagonals), own, True, sums)
         if not np.isfinite(sums).all():
             raise evaluator.overflow("the distances between the points of a center", columns)
-        spreads[i] = 0.5 * (factors * sums[0]).sum()
+        spreads[some] = 0.5 * (factors * sums).sum(axis=1)
     return spreads
 
 

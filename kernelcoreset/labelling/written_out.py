@@ -72,6 +72,13 @@ def lloyd_over_rows(means: Floats, rows: NDArray[Any], weights: Floats, kernel: 
 
     Costs O(n k d) per iteration, as a matrix product. Memory in addition to the input is O(n + k d).
     """
+    return lloyd_with_labels(means, rows, weights, kernel, steps)[0]
+
+
+def lloyd_with_labels(
+    means: Floats, rows: NDArray[Any], weights: Floats, kernel: Kernel, steps: int
+) -> tuple[Floats, NDArray[np.int32]]:
+    """Return the same, and the labels of the last iteration, shape (n,), whose means the centers are."""
     frame, scales = frame_for(means, rows, kernel), row_scales(rows, kernel)
     labels = np.full(len(rows), -1, dtype=np.int32)
     with one_blas_thread() as threads:
@@ -82,6 +89,25 @@ def lloyd_over_rows(means: Floats, rows: NDArray[Any], weights: Floats, kernel: 
                 break
             mass = np.bincount(labels, weights, minlength=len(means)).astype(np.float64)
             means = _moved(means, frame, sums, mass)
+    return means, labels
+
+
+def means_of(labels: NDArray[np.int32], k: int, rows: NDArray[Any], weights: Floats, kernel: Kernel) -> Floats:
+    """Return the written-out centers of k clusters of rows (n, d) of any real type; that of an empty one is 0."""
+    kind = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
+    frame, factors = Frame(np.zeros(rows.shape[1]), kind), weights * row_scales(rows, kernel)
+
+    def add_up(part: slice) -> Floats:
+        sums = np.zeros((k, rows.shape[1]))
+        for block in blocks(part.stop - part.start, rows.shape[1]):
+            some = slice(part.start + block.start, part.start + block.stop)
+            add_rows(frame.round(rows[some]), factors[some], labels[some], sums)
+        return sums
+
+    with one_blas_thread() as threads:
+        sums = np.sum(map_in_threads(add_up, equal_parts(len(rows), PARTS), threads), axis=0)
+    mass = np.bincount(labels, weights, minlength=k)[:, np.newaxis]
+    means: Floats = sums / np.where(mass > 0.0, mass, 1.0)
     return means
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +19,6 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.describing.quality import RESTARTS, Labeller
 from kernelcoreset.errors import FormatError, SettingError
 from kernelcoreset.features.preparation import Preparation, preparation_of
-from kernelcoreset.files.documents import Fields
 from kernelcoreset.files.tables import float_column, label_column
 from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.kernels.evaluator import evaluator_of
@@ -30,6 +27,7 @@ from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.written_out import centers_of, lloyd_over_rows, written_out
 from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
 from kernelcoreset.models.prepared import PreparesRows
+from kernelcoreset.models.shared_points import SharedPoints, numbers_text, read_numbers
 
 _CORESET = "coreset.parquet"
 _MEANS = "means"
@@ -51,6 +49,8 @@ class KernelKMeansModel(PreparesRows, KeptAsFolder):
     z : float
     means : ndarray of shape (k, d), optional
         Centers written out as vectors, if `refine` moved them; those of the solution otherwise.
+    shared : SharedPoints, optional
+        Centers as combinations of the same few points, if they were found so; those of the solution otherwise.
 
     Examples
     --------
@@ -71,6 +71,7 @@ class KernelKMeansModel(PreparesRows, KeptAsFolder):
     solution: Solution
     z: float = 2.0
     means: Floats | None = None
+    shared: SharedPoints | None = None
 
     @staticmethod
     def fit_coreset(
@@ -100,6 +101,8 @@ class KernelKMeansModel(PreparesRows, KeptAsFolder):
         if self.means is not None:
             radius = np.sqrt(self.solution.cost / self.coreset.weights.sum())
             return centers_of(self.means, self.kernel, float(radius))
+        if self.shared is not None:
+            return Centers(self.shared.points, self.shared.coefficients, self.kernel)
         return Centers(self.coreset.points, self.solution.coefficients, self.kernel)
 
     @property
@@ -288,7 +291,9 @@ class KernelKMeansModel(PreparesRows, KeptAsFolder):
             "converged": solution.converged,
         }
         if self.means is not None:
-            about[_MEANS] = base64.b64encode(self.means.astype("<f8").tobytes()).decode()
+            about[_MEANS] = numbers_text(self.means)
+        if self.shared is not None:
+            about.update(self.shared.to_dict())
         return pack(about, _CORESET, table, others)
 
     @classmethod
@@ -316,24 +321,11 @@ def read_clustering(files: Mapping[str, bytes], trusted_modules: Iterable[str] =
         raise FormatError(f"The coefficients in {name} must sum to 1 for each cluster; they do not. Save it again.")
     solution = Solution(labels, own, k, about.number("cost"), about.whole("n_iter"), about.flag("converged"))
     kernel = Kernel.from_dict(about.mapping("kernel"), trusted_modules=trusted_modules)
-    means = _read_means(about, k, coreset.points.shape[1]) if _MEANS in about.data else None
+    d = coreset.points.shape[1]
+    means = read_numbers(about, _MEANS, k, d) if _MEANS in about.data else None
     if means is not None and not (z == 2.0 and is_written_out(kernel)):
         raise about.wrong(_MEANS, "left out for this kernel and z")
-    return KernelKMeansModel(coreset, kernel, solution, z, means)
-
-
-def _read_means(about: Fields, k: int, d: int) -> Floats:
-    rule = f"{k} x {d} finite float64 numbers in base64"
-    try:
-        content = base64.b64decode(about.text(_MEANS), validate=True)
-    except binascii.Error:
-        raise about.wrong(_MEANS, rule) from None
-    if len(content) != 8 * k * d:
-        raise about.wrong(_MEANS, rule)
-    means: Floats = np.frombuffer(content, dtype="<f8").astype(np.float64).reshape(k, d)
-    if not np.isfinite(means).all():
-        raise about.wrong(_MEANS, rule)
-    return means
+    return KernelKMeansModel(coreset, kernel, solution, z, means, SharedPoints.from_fields(about, k, d))
 
 
 def _numbered_by_weight(solution: Solution, coreset: Coreset) -> Solution:

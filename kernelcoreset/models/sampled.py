@@ -5,24 +5,29 @@ The clusters of all rows then take the place of a coreset's pivots, so the cores
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.clustering.means import vectors_of
 from kernelcoreset.clustering.problem import Solution, count_distinct, mean_shares, prepare
+from kernelcoreset.clustering.search import seed_rows
 from kernelcoreset.coresets.build import build_rough_coreset
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.reduce import reduce_by_clusters
-from kernelcoreset.labelling.centers import Labels
-from kernelcoreset.labelling.exchanges import exchange_centers
+from kernelcoreset.kernels.families import Linear
+from kernelcoreset.labelling.centers import Centers, Labels
+from kernelcoreset.labelling.exchanges import exchange_centers, prune_centers
 from kernelcoreset.labelling.in_threads import label_in_threads
+from kernelcoreset.labelling.leading_columns import leading_columns
 from kernelcoreset.labelling.written_out import (
     centers_of,
     lloyd_over_chosen,
     lloyd_over_rows,
+    lloyd_with_labels,
+    means_of,
     written_out,
 )
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
@@ -32,6 +37,8 @@ _LAST_SHARE = 4  # the last iteration sees so many times the sample: its means h
 _FEW_ROWS = 16  # up to so many times the sample, the last iteration sees all rows
 # Iterations of Lloyd over half of the sample; over all of it, before and after centers are exchanged.
 _HALF_STEPS, _STEPS = 3, (1, 2)
+# In fewer columns: seeds per center, candidates for each seed, iterations.
+_SEEDS, _TRIALS, _VECTOR_STEPS = 2, 2, (4, 4)
 _LARGE = 1 << 25  # coreset points x clusters x columns: above, iterations over the sample gain more for their time
 _LARGE_STEPS = 4
 _MORE_COST = 1.03  # of a row among all, relative to one of the sample: above, the sample has missed something
@@ -61,7 +68,9 @@ def fit_by_sample(
 
     A sample of 256 rows per cluster, and at least 16,384, is solved through the coreset of a half of it. Six iterations
     of Lloyd over that half and over the sample follow, between which centers leave clusters that hardly need them
-    (`exchange_centers`). One more goes over all rows, or over four times the sample if there are many more.
+    (`exchange_centers`). With many columns the sample is first projected onto fewer (`leading_columns`), and the search
+    begins with twice as many seeds, of which half are removed one after another (`prune_centers`). One more iteration
+    goes over all rows, or over four times the sample if there are many more.
 
     Parameters
     ----------
@@ -80,60 +89,120 @@ def fit_by_sample(
         None if the sample has missed something: rows cost more than those of the sample, or a cluster has none.
     """
     k, kernel = recipe.k, recipe.kernel
-    counted = np.flatnonzero(weights)
-    count = _sample_size(k)
     generator = np.random.default_rng(recipe.seed)
+    sample = draw_rows(weights, k, generator)
+    rows, own = points[sample.rows], weights[sample.rows]
+    fewer = leading_columns(rows, own, k, kernel, generator)
+    if fewer is None:
+        found = _search_by_coreset(rows, own, recipe, n_init, max_iter)
+    else:
+        found = search_vectors(fewer.rows, own, k, generator)
+    if found is None:
+        return None
+    means, radius = found.means, found.radius
+    if fewer is not None:
+        means, radius = means_of(found.labels, k, rows, own, kernel), radius + fewer.left_out
+    means = lloyd_over_chosen(means, points, weights, sample.last, kernel)
+    if not np.isfinite(means).all():
+        return None
+    centers = centers_of(means, kernel, float(np.sqrt(radius)))
+    return checked_fit(centers, points, weights, sample, recipe, found, means=means)
+
+
+class Sample(NamedTuple):
+    """Rows of positive weight, drawn at random."""
+
+    rows: NDArray[np.int64]
+    """Both halves are random, and ascending: rows in the order of the memory are copied faster."""
+    last: NDArray[np.int64] | None
+    """More rows, which the last iteration sees; None for all."""
+
+
+def draw_rows(weights: Floats, k: int, generator: np.random.Generator) -> Sample:
+    """Draw the rows that centers are found on."""
+    counted, count = np.flatnonzero(weights), _sample_size(k)
     drawn = counted[generator.choice(len(counted), min(_LAST_SHARE * count, len(counted)), replace=False)]
-    # Rows in the order of the memory are copied faster.
-    half, rest = np.sort(drawn[: count // 2]), np.sort(drawn[count // 2 : count])
-    sample = np.concatenate([half, rest])
-    rows, own = points[sample], weights[sample]
-    coreset = build_rough_coreset(rows[: len(half)], k, kernel, recipe.size, weights=own[: len(half)], seed=recipe.seed)
+    halves = np.sort(drawn[: count // 2]), np.sort(drawn[count // 2 : count])
+    return Sample(np.concatenate(halves), None if len(counted) <= _FEW_ROWS * count else np.sort(drawn))
+
+
+class Found(NamedTuple):
+    """Centers that were found on a sample."""
+
+    means: Floats
+    labels: NDArray[np.int32]
+    """Of the sample."""
+    radius: float
+    """Mean squared distance to a center."""
+    n_iter: int
+    converged: bool
+
+
+def _search_by_coreset(rows: NDArray[Any], weights: Floats, recipe: Recipe, n_init: int, max_iter: int) -> Found | None:
+    """Find centers of a sample through the coreset of its first half; None if there are too few distinct rows."""
+    k, kernel, half = recipe.k, recipe.kernel, len(rows) // 2
+    coreset = build_rough_coreset(rows[:half], k, kernel, recipe.size, weights=weights[:half], seed=recipe.seed)
     if count_distinct(prepare(coreset, kernel), k) < k:
         return None
-    is_large = len(coreset) * k * points.shape[1] > _LARGE
+    is_large = len(coreset) * k * rows.shape[1] > _LARGE
     steps = min(max_iter, _LARGE_STEPS) if is_large else max_iter
     solution = KernelKMeansModel.fit_coreset(
         coreset, k, kernel, n_init=n_init, max_iter=steps, seed=recipe.seed
     ).solution
     means = written_out(coreset.points, solution.shares, solution.labels, k, kernel)
-    means = lloyd_over_rows(means, rows[: len(half)], own[: len(half)], kernel, _HALF_STEPS)
-    means = lloyd_over_rows(means, rows, own, kernel, _STEPS[0])
-    means = exchange_centers(means, rows, own, kernel)
-    means = lloyd_over_rows(means, rows, own, kernel, _STEPS[1])
-    last = None if len(counted) <= _FEW_ROWS * count else np.sort(drawn)
-    means = lloyd_over_chosen(means, points, weights, last, kernel)
-    radius = float(np.sqrt(solution.cost / coreset.weights.sum()))
-    return _checked(means, points, weights, sample, recipe, radius, solution)
+    means = lloyd_over_rows(means, rows[:half], weights[:half], kernel, _HALF_STEPS)
+    means = lloyd_over_rows(means, rows, weights, kernel, _STEPS[0])
+    means = exchange_centers(means, rows, weights, kernel)
+    means, labels = lloyd_with_labels(means, rows, weights, kernel, _STEPS[1])
+    return Found(means, labels, solution.cost / coreset.weights.sum(), solution.n_iter, solution.converged)
 
 
-def _checked(
-    means: Floats,
+def search_vectors(rows: NDArray[np.float32], weights: Floats, k: int, generator: np.random.Generator) -> Found:
+    """Find k centers of a sample of vectors: from twice as many seeds on its first half, then by all of it.
+
+    Centers are numbered by falling weight. A cluster may be empty if there are fewer distinct rows.
+    """
+    half, linear = len(rows) // 2, Linear()
+    vectors, own = vectors_of(rows[:half].astype(np.float64), weights[:half]), weights[:half]
+    seeds = seed_rows(vectors, _SEEDS * k, generator, _TRIALS, precise=False)
+    means = means_of(seeds, _SEEDS * k, rows[:half], own, linear)
+    means = prune_centers(means, rows[:half], own, linear, k)
+    means = lloyd_over_rows(means, rows, weights, linear, _VECTOR_STEPS[0])
+    means = exchange_centers(means, rows, weights, linear)
+    means, labels = lloyd_with_labels(means, rows, weights, linear, _VECTOR_STEPS[1])
+    order = np.argsort(-np.bincount(labels, weights, minlength=k), kind="stable")
+    place = np.empty(k, dtype=np.int32)
+    place[order] = np.arange(k, dtype=np.int32)
+    means, labels = means[order], place[labels]
+    radius = np.average(np.square(rows - means[labels]).sum(axis=1), weights=weights)
+    return Found(means, labels, float(radius), sum(_VECTOR_STEPS), False)
+
+
+def checked_fit(
+    centers: Centers,
     points: NDArray[Any],
     weights: Floats,
-    sample: NDArray[np.int64],
+    sample: Sample,
     recipe: Recipe,
-    radius: float,
-    solution: Solution,
+    search: Found,
+    **form: Any,
 ) -> SampledFit | None:
-    """Label all rows and return the fit, or None if the sample has missed something."""
-    k, kernel = recipe.k, recipe.kernel
-    if not np.isfinite(means).all():
-        return None
-    found = label_in_threads(centers_of(means, kernel, radius), points)
+    """Label all rows and return the fit, or None if the sample has missed something.
+
+    `form` is the argument of the model that its centers are kept in.
+    """
+    k = recipe.k
+    found = label_in_threads(centers, points)
     with np.errstate(over="ignore"):
         costs = found.distances**2
-        cost, expected = np.average(costs, weights=weights), np.average(costs[sample], weights=weights[sample])
+        cost = np.average(costs, weights=weights)
+        expected = np.average(costs[sample.rows], weights=weights[sample.rows])
     if not cost <= _MORE_COST * expected:  # also if it is no number
         return None
     coreset, picks = reduce_by_clusters(points, weights, found.labels, costs, recipe)
     labels = found.labels[picks]
     if len(np.unique(labels)) < k:
         return None
-    solution = replace(
-        solution,
-        labels=labels,
-        shares=mean_shares(coreset.weights, labels, k),
-        cost=float(coreset.weights @ costs[picks]),
-    )
-    return SampledFit(KernelKMeansModel(coreset, kernel, solution, 2.0, means), found)
+    shares, estimate = mean_shares(coreset.weights, labels, k), float(coreset.weights @ costs[picks])
+    solution = Solution(labels, shares, k, estimate, search.n_iter, search.converged)
+    return SampledFit(KernelKMeansModel(coreset, recipe.kernel, solution, 2.0, **form), found)

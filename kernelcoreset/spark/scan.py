@@ -26,6 +26,7 @@ from kernelcoreset.spark.tasks import MOST_TASKS
 
 _BATCH_ROWS = 131_072
 _BATCH_BYTES = 16 * 1024**2
+_LIST_BYTES = 4 * 1024**2  # of a batch with lists as it is decoded: that takes ten times its memory
 LEAF_ROWS = 1_000_000
 """Small row groups of a file are read together until they have about this many rows, or `LEAF_BYTES`."""
 LEAF_BYTES = 128 * 1024**2
@@ -199,7 +200,7 @@ def _read_file(part: RowGroups, names: Sequence[str], types: Sequence[pa.DataTyp
     """Yield the batches of one file."""
     try:
         with fs.LocalFileSystem().open_input_file(part.file) as source:
-            reader = pq.ParquetFile(source)
+            reader = pq.ParquetFile(source, pre_buffer=False)  # else it reads all row groups into memory first
             groups = list(range(part.first, part.last + 1))
             rows = _batch_rows(reader.metadata, groups)
             for batch in reader.iter_batches(rows, row_groups=groups, columns=list(names), use_threads=False):
@@ -217,7 +218,8 @@ def _batch_rows(footer: pq.FileMetaData, groups: Sequence[int]) -> int:
     """Rows of a batch; fewer than usual if the rows are wide."""
     sizes = [footer.row_group(group) for group in groups]
     width = sum(group.total_byte_size for group in sizes) / max(1, sum(group.num_rows for group in sizes))
-    return int(np.clip(_BATCH_BYTES / max(width, 1.0), 1, _BATCH_ROWS))
+    has_lists = any(footer.schema.column(i).max_repetition_level for i in range(len(footer.schema)))
+    return int(np.clip((_LIST_BYTES if has_lists else _BATCH_BYTES) / max(width, 1.0), 1, _BATCH_ROWS))
 
 
 def _unreadable(file: str, error: Exception) -> DataError:

@@ -8,7 +8,7 @@ import pytest
 from kernelcoreset import DataError, Gaussian, KernelError, Linear, Polynomial, SettingError, UserKernel
 from kernelcoreset.labelling import centers as centers_module
 from kernelcoreset.labelling import landmarks as landmarks_module
-from kernelcoreset.labelling.centers import Centers
+from kernelcoreset.labelling.centers import LABELS_ONLY, Centers
 from kernelcoreset.labelling.landmarks import Chunk, Ladder, cheapest, kernel_noise, pick_landmarks
 from tests import naive_centers
 from tests.cases import KERNELS, read_only, some_points, spaced_out
@@ -102,6 +102,18 @@ def test_predict_gives_the_labels_of_label(kernel):
     centers = centers_of(kernel, s=120)
     points = some_points(2000, 2, seed=1)
     np.testing.assert_array_equal(centers.predict(points), centers.label(points, exact_distances=True).labels)
+
+
+def test_the_first_few_points_are_predicted_without_preparation():
+    points = some_points(300, 2)
+    centers = Centers(points, np.kron(np.eye(3), np.full(100, 0.01)), Gaussian(sigma=6.0))
+    rows = some_points(900, 2, seed=4)
+    direct = centers.label(rows, exact_distances=True).labels
+    first = centers.predict(rows[:300])
+    assert LABELS_ONLY not in vars(centers)["_ladders"]
+    second = centers.predict(rows[300:])
+    assert LABELS_ONLY in vars(centers)["_ladders"]
+    np.testing.assert_array_equal(np.concatenate([first, second]), direct)
 
 
 def test_a_result_does_not_depend_on_the_other_points(monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import kernelcoreset as kc
-from kernelcoreset.labelling.exchanges import exchange_centers
+from kernelcoreset.labelling.exchanges import exchange_centers, prune_centers
 from kernelcoreset.labelling.written_out import lloyd_over_rows
 from tests import naive_centers
 
@@ -75,3 +75,44 @@ def test_rows_of_weight_zero_and_centers_without_rows_do_no_harm():
     assert cost(means, rows, weights, kc.Linear()) == pytest.approx(least, rel=1e-3)
     same = np.ones((50, 4))
     np.testing.assert_array_equal(exchange_centers(same[:3], same, np.ones(50), kc.Linear()), same[:3])
+
+
+def test_pruning_by_hand():
+    """Of the centers 0, 1, 10 and 30 the first costs least to remove: its two rows pay 1 each, those at 1 pay 3."""
+    rows = np.array([[0.0], [0.0], [1.0], [1.0], [1.0], [10.0], [30.0]])
+    means = np.array([[0.0], [1.0], [10.0], [30.0]])
+    found = prune_centers(means, rows, np.ones(7), kc.Linear(), 3)
+    np.testing.assert_allclose(np.sort(found, axis=0), [[0.6], [10.0], [30.0]])
+    # The weight of a row counts.
+    heavy = np.array([9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    np.testing.assert_allclose(np.sort(prune_centers(means, rows, heavy, kc.Linear(), 3), axis=0)[0], 3.0 / 21.0)
+
+
+def test_centers_without_rows_go_first_and_as_many_are_left_as_asked_for():
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(500, 16)) + 20.0 * np.repeat(np.eye(5, 16), 100, axis=0)
+    means = np.concatenate([20.0 * np.eye(5, 16), generator.normal(size=(35, 16)) - 500.0])
+    found = prune_centers(means, rows, np.ones(500), kc.Linear(), 5)
+    expected = rows.reshape(5, 100, 16).mean(axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert prune_centers(found, rows, np.ones(500), kc.Linear(), 5) is found
+
+
+@pytest.mark.parametrize("kernel", [kc.Linear(), kc.Cosine()], ids=repr)
+def test_more_seeds_than_centers_find_every_group(kernel):
+    """Lloyd from 20 rows at random misses some of 20 groups in each run; 160 rows of which 20 stay miss none."""
+    generator = np.random.default_rng(0)
+    middles = 3.0 * generator.normal(size=(20, 16))
+    group = generator.integers(20, size=4_000)
+    rows = (middles[group] + 0.3 * generator.normal(size=(4_000, 16))).astype(np.float32)
+    vectors = naive_centers.vectors(rows, isinstance(kernel, kc.Cosine))
+    missed = np.zeros(2, dtype=int)
+    for _ in range(10):
+        chosen = generator.choice(4_000, size=160, replace=False)
+        few = lloyd_over_rows(vectors[chosen[:20]], rows, np.ones(4_000), kernel, 12)
+        more = prune_centers(vectors[chosen], rows, np.ones(4_000), kernel, 20)
+        for i, means in enumerate((few, more)):
+            nearest = ((vectors[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+            missed[i] += 20 - len(np.unique(nearest[np.unique(group, return_index=True)[1]]))
+    assert missed[0] >= 10
+    assert missed[1] <= 1

@@ -5,6 +5,7 @@ import pytest
 
 from kernelcoreset import Cosine, Exponential, Gaussian, Linear, Matern, Polynomial
 from kernelcoreset.labelling.centers import ACCURACY, LABELS_ONLY, Centers
+from kernelcoreset.labelling.mixtures import ByMixtures, by_mixtures
 from kernelcoreset.labelling.products import BySums, ByVectors, by_sums, by_vectors
 from kernelcoreset.labelling.rungs import new_nearest
 from tests.cases import read_only, some_points
@@ -29,13 +30,15 @@ KERNELS = [
 ]
 
 
-def centers_of(kernel, k=5, s=200, offset=0.0, scale=1.0, seed=0, overlapping=False):
+def centers_of(kernel, k=5, s=200, offset=0.0, scale=1.0, seed=0, overlapping=False, shared=False):
     generator = np.random.default_rng(seed)
     points = some_points(s, D, seed=seed) * scale + offset
     owner = np.concatenate([np.arange(k), generator.integers(k, size=s - k)])
     coefficients = np.where(owner == np.arange(k)[:, None], generator.uniform(0.5, 1.5, size=s), 0.0)
     if overlapping:
         coefficients[:, :20] = 1.0
+    if shared:  # all points in all centers, a third of them with a negative coefficient
+        coefficients += generator.uniform(-0.05, 0.1, size=(k, s))
     return Centers(points, coefficients / coefficients.sum(axis=1, keepdims=True), kernel)
 
 
@@ -52,9 +55,10 @@ def rows_near(centers, n=600, offset=0.0, scale=1.0):
 
 
 @pytest.mark.parametrize("offset", [0.0, 30.0, 1e6])
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_labels_are_the_direct_ones(kernel, offset):
-    centers = centers_of(kernel, offset=offset)
+def test_labels_are_the_direct_ones(kernel, shared, offset):
+    centers = centers_of(kernel, offset=offset, shared=shared)
     rows = rows_near(centers, offset=offset)
     direct = centers.label(rows, margins=True, exact_distances=True)
     found = centers.label(rows, margins=True)
@@ -67,11 +71,11 @@ def test_labels_are_the_direct_ones(kernel, offset):
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("make", [by_sums, by_vectors])
+@pytest.mark.parametrize("make", [by_sums, by_vectors, by_mixtures])
 @pytest.mark.parametrize("overlapping", [False, True])
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_every_level_is_right_where_it_is_sure(kernel, overlapping, make, precision):
-    centers = centers_of(kernel, overlapping=overlapping)
+    centers = centers_of(kernel, overlapping=overlapping, shared=overlapping and make is by_mixtures)
     rows = rows_near(centers)
     direct = centers.label(rows, exact_distances=True)
     level = make(centers.many, precision, LABELS_ONLY)
@@ -116,6 +120,16 @@ def test_nearly_every_label_is_proved_in_float32(kernel):
     sure = np.empty(len(rows), dtype=bool)
     level.run(rows, new_nearest(len(rows)), sure)
     assert sure.mean() > 0.98
+
+
+def test_centers_that_share_their_points_are_labelled_by_mixtures():
+    centers = centers_of(Gaussian(sigma=6.0), shared=True)
+    level = centers.ladder(LABELS_ONLY).method.levels[0]
+    assert isinstance(level, ByMixtures)
+    rows = some_points(3000, D, seed=9)
+    sure = np.empty(len(rows), dtype=bool)
+    level.run(rows, new_nearest(len(rows)), sure)
+    assert sure.mean() > 0.95
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(sigma=60.0), Linear(), Cosine()], ids=repr)
