@@ -22,8 +22,6 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "128",  # small, so that every partition has several batches
-    # Rows are few: to compile Java for every query takes longer than to run it. Jobs of other folders do compile.
-    "spark.sql.codegen.wholeStage": "false",
 }
 
 
