@@ -6,10 +6,10 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests import java
 from tests.cases import DRAWS, KERNELS
 
-# For every Java that a test starts: quick to start, and both cores are left to the work instead of to optimising it.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+os.environ.setdefault("JAVA_TOOL_OPTIONS", java.options())
 
 # No deadline: the first example may compile. In CI the same examples every time, so that a red run can be repeated.
 settings.register_profile("here", deadline=None, max_examples=50, database=None)

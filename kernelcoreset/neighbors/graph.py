@@ -67,8 +67,9 @@ def neighbor_graph(points: Floats, weights: Floats) -> Any:
     scales = np.sqrt(np.partition(own, min(SCALE_RANK, count) - 1, axis=1)[:, min(SCALE_RANK, count) - 1])
     exponents = np.sqrt(own) / scales[:, np.newaxis] * (np.sqrt(own) / scales[nearest])
     values = np.exp(-np.minimum(exponents, _LARGEST_EXPONENT))
-    rows = np.repeat(np.arange(s), count)
-    graph = csr_array((values.ravel(), (rows, nearest.ravel())), shape=(s, s))
+    # Of 32 bits: `connected_components` of scipy 1.11 does nothing for indices of 64.
+    rows, columns = np.repeat(np.arange(s, dtype=np.int32), count), nearest.astype(np.int32).ravel()
+    graph = csr_array((values.ravel(), (rows, columns)), shape=(s, s))
     graph = _linked(graph.maximum(graph.T), squared)
     root = np.sqrt(weights / weights.mean())
     return graph.multiply(root[:, np.newaxis]).multiply(root[np.newaxis]).tocsr()
@@ -95,9 +96,9 @@ def _linked(graph: Any, squared: Floats) -> Any:
         graph = graph.maximum(links).maximum(links.T).tocsr()
 
 
-def _closest_pairs(squared: Floats, component: NDArray[Any], count: int) -> NDArray[np.int64]:
+def _closest_pairs(squared: Floats, component: NDArray[Any], count: int) -> NDArray[np.int32]:
     """For every component, the closest pair of a point inside and a point outside, shape (count, 2)."""
-    pairs = np.empty((count, 2), dtype=np.int64)
+    pairs = np.empty((count, 2), dtype=np.int32)
     for own in range(count):
         inside, outside = np.flatnonzero(component == own), np.flatnonzero(component != own)
         block = squared[np.ix_(inside, outside)]

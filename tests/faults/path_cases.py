@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -232,33 +234,54 @@ DONE = ((), ("input.bad_rows=quarantine", "input.quarantine_path=aside"), ("outp
 
 
 def run_jobs(folder: Path, most: int | None) -> Tally:
-    """Run whole jobs, those that must be refused and a few that must not."""
-    tally = Tally("whole jobs with paths that meet")
+    """Run whole jobs, those that must be refused and a few that must not, one after the other with one session."""
     prepare(folder)
     (folder / "job.toml").write_text(JOB)
     (folder / "to-out").symlink_to("out")
-    before = digest(folder)
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    for overrides in [*DONE, *REFUSED][:most]:
-        options = [part for text in overrides for part in ("--set", text.replace("HERE", str(folder)))]
-        command = [sys.executable, str(ROOT / "jobs" / "run.py"), "--config", "job.toml", *options]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
-        lost = digest(folder) != before
-        last = (done.stderr.splitlines() or [""])[-1]
-        if overrides in DONE:
-            is_whole = done.returncode == 0 and pq.read_table(folder / "out").num_rows == 200
-            tally.add("done right" if is_whole else "unclear error", lost)
-        elif done.returncode == 0:
-            tally.add("silent wrong", lost)
-        else:
-            tally.add("clear error" if done.returncode == 2 and "Bad settings: " in last else "unclear error", lost)
-        if lost or done.returncode != (0 if overrides in DONE else 2):
-            print(f"{overrides}: {done.returncode}: {done.stderr[-2000:]}", file=sys.stderr)
+    command = [sys.executable, "-m", "tests.faults.path_cases", str(len(DONE + REFUSED) if most is None else most)]
+    done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, timeout=600)
+    tally = Tally("whole jobs with paths that meet")
+    for outcome, lost in json.loads(done.stdout.splitlines()[-1]):
+        tally.add(outcome, lost)
     return tally
+
+
+def _child(most: int) -> None:
+    """Run the jobs in the working directory; print the outcome of each, and whether it changed what is not its own."""
+    from kernelcoreset.jobs.cli import JOBS, run_job
+    from kernelcoreset.spark.jobs.session import session_of
+
+    folder, found = Path.cwd(), []
+    before = digest(folder)
+    with session_of("paths", {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}):
+        for overrides in [*DONE, *REFUSED][:most]:
+            options = [part for text in overrides for part in ("--set", text.replace("HERE", str(folder)))]
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+                try:
+                    code = run_job(JOBS["run"], ["--config", "job.toml", *options])
+                except SystemExit as ended:
+                    code = int(ended.code or 0)
+            lost = digest(folder) != before
+            found.append((_outcome(folder, overrides, code, said.getvalue()), lost))
+            if lost or code != (0 if overrides in DONE else 2):
+                print(f"{overrides}: {code}: {said.getvalue()[-2000:]}", file=sys.stderr)
+    print(json.dumps(found))
+
+
+def _outcome(folder: Path, overrides: tuple[str, ...], code: int, said: str) -> str:
+    if overrides in DONE:
+        is_whole = code == 0 and pq.read_table(folder / "out").num_rows == 200
+        return "done right" if is_whole else "unclear error"
+    if code == 0:
+        return "silent wrong"
+    last = (said.splitlines() or [""])[-1]
+    return "clear error" if code == 2 and "Bad settings: " in last else "unclear error"
 
 
 def digest(folder: Path) -> str:
@@ -289,3 +312,7 @@ def run(folder: Path, cases: int | None = None) -> Tally:
     for name in ("settings", "jobs"):
         (folder / name).mkdir()
     return check_settings(folder / "settings", cases).merge(run_jobs(folder / "jobs", cases))
+
+
+if __name__ == "__main__":
+    _child(int(sys.argv[1]))

@@ -9,21 +9,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENT = "apache-airflow==3.3.2"
-ENVIRONMENT = ROOT / ".venv" / "airflow"
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 TRIES = 3
 
 
 def airflow_program() -> Path:
-    """Return the command of Airflow; installed once, beside the packages of the project, which are kept too."""
-    stamp = ENVIRONMENT / f"installed-{REQUIREMENT}"
+    """Return the command of Airflow; installed once, and kept for other clones too, as the jars are."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelcoreset"
+    environment = cache / "airflow" / f"{REQUIREMENT}-{PYTHON}"
+    stamp = environment / "installed"
     if not stamp.exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", ENVIRONMENT], check=True)
-        install = [ENVIRONMENT / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT]
+        subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
+        # Few of the modules are ever imported: they are compiled when they are.
+        options = ["--quiet", "--disable-pip-version-check", "--no-compile"]
+        install = [environment / "bin" / "pip", "install", *options, REQUIREMENT]
         for left in reversed(range(TRIES)):
             if subprocess.run(install, check=left == 0).returncode == 0:
                 break
         stamp.touch()
-    return ENVIRONMENT / "bin" / "airflow"
+    return environment / "bin" / "airflow"
 
 
 class Airflow:

@@ -15,6 +15,7 @@ DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "2",  # 50 by default, for tables of millions of files
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # VACUUM makes so many tasks; 10,000 by default
 }
 SCHEMA = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("y", pa.float64()), ("day", pa.string())])
 

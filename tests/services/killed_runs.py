@@ -26,15 +26,16 @@ class Runs:
         Of Spark.
     seed : int
         Of the moments.
+    has_file_system : bool
+        Whether the jars have a file system of Hadoop, which is found on the class path alone.
     """
 
-    def __init__(self, job, folder, jars, conf=None, seed=0):
+    def __init__(self, job, folder, jars, conf=None, seed=0, *, has_file_system=False):
         self.job, self.folder, self.seconds = job, folder, None
         self.draw = random.Random(seed)
         conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", **(conf or {})}
         options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
-        # On the class path too: the file systems of Hadoop are found there alone.
-        places = ["--jars", ",".join(jars), "--driver-class-path", ":".join(jars)]
+        places = ["--jars", ",".join(jars), *(["--driver-class-path", ":".join(jars)] if has_file_system else [])]
         arguments = ["--master", "local[2]", *places, *options, "pyspark-shell"]
         self.environment = environment(PYSPARK_SUBMIT_ARGS=" ".join(arguments))
         self.log = folder / "log"

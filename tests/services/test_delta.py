@@ -211,6 +211,13 @@ def test_a_table_that_is_made_again_is_read_again(spark):
     assert ids_of(out(spark)) == [*range(5000, 5060), *range(6000, 6060)]
 
 
+@pytest.mark.parametrize("main", [cli.run_main, cli.update_main])
+def test_a_table_that_is_not_there(spark, capfd, main):
+    configure(more='[update]\nkey_col = "day"\n')
+    assert run_job(main) == 3
+    assert "was not found or is empty" in capfd.readouterr().err.splitlines()[-1]
+
+
 # --- the job stream --------------------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,7 @@ def runs_of(job, folder, s3, **conf):
         "spark.hadoop.fs.s3a.path.style.access": "true",
         **conf,
     }
-    return Runs(job, folder, jars(S3A, S3A_GROUPS), conf)
+    return Runs(job, folder, jars(S3A, S3A_GROUPS), conf, has_file_system=True)
 
 
 def table_at(path):

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.sparse import csgraph
 from sklearn.datasets import make_circles, make_moons
 from sklearn.metrics import adjusted_rand_score
 
@@ -33,6 +34,20 @@ def test_components_are_joined_in_the_order_of_their_distance():
     points = np.column_stack([starts, np.zeros(115)]) + 0.1 * np.random.default_rng(0).normal(size=(115, 2))
     labels = cut_labels(neighbor_graph(points, np.ones(115)), np.ones(115), 2, 5, np.random.default_rng(0))
     assert adjusted_rand_score(starts > 50.0, labels) == 1.0
+
+
+def test_indices_are_those_that_every_scipy_takes(monkeypatch):
+    """That of version 1.11 silently finds no component if they have 64 bits."""
+    seen, whole = [], csgraph.connected_components
+
+    def look(graph, **options):
+        seen.append(graph.indices.dtype)
+        return whole(graph, **options)
+
+    monkeypatch.setattr(csgraph, "connected_components", look)
+    points = np.concatenate([some_points(30, 2), some_points(30, 2) + 1e3])
+    neighbor_graph(points, np.ones(60))
+    assert seen == [np.int32, np.int32]  # two parts, then one
 
 
 def test_large_graphs_are_cut_like_small_ones(monkeypatch):

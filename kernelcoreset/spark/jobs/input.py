@@ -23,7 +23,10 @@ from kernelcoreset.spark.scan import Footers, RowGroups, can_copy, can_read, loc
 
 _CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # the start of Spark's messages
 _STATE = re.compile(r"\s*SQLSTATE: \w{5};?")
-_MISSING = ("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "SCHEMA_NOT_FOUND")
+_MISSING = (
+    *("PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "SCHEMA_NOT_FOUND"),
+    *("DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION"),
+)
 
 
 class Input:
