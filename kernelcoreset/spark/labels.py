@@ -135,10 +135,8 @@ def label_rows(
     if measurement is not None and groups is None:
         frame = frame.coalesce(MOST_TASKS)  # every task tells the driver something
     stays = groups is None and _stays_in_java(frame, settings)
-    if groups is not None:
-        labelled = _label_files(frame, settings, groups)
-    else:
-        labelled = _label_columns(frame, settings) if stays else _label_by_spark(frame, settings)
+    label = _label_columns if stays else _label_by_spark
+    labelled = label(frame, settings) if groups is None else _label_files(frame, settings, groups)
     if measurement is not None:
         labelled = measurement.observe(labelled, F.col(f"{_LABELS}.{TALLY}" if stays else TALLY))
     if stays:
@@ -272,6 +270,8 @@ def _label_batches(
     report = _Report(settings, partition, reader)
     held: tuple[pa.RecordBatch, list[pa.Array]] | None = None
     for batch in batches:
+        if not batch.num_rows:
+            continue  # no row could carry a report
         arrays = [batch.column(batch.schema.get_field_index(name)) for name in layout.columns]
         rows, weights, good = reader.read_rows(arrays)
         report.add_read(arrays, rows, weights, good)
@@ -360,9 +360,7 @@ class _Report:
         return packed(tally.to_json())
 
 
-def _with_columns(
-    batches: Iterator[pa.RecordBatch], settings: LabelSettings, partition: int
-) -> Iterator[pa.RecordBatch]:
+def _with_columns(batches: Batches, settings: LabelSettings, partition: int) -> Batches:
     """The batches of one partition with the columns that are kept and those that labelling adds."""
     new = [field.name for field in _added_fields(settings)]
     for batch, added in _label_batches(batches, settings, partition):

@@ -53,8 +53,10 @@ def apply_to_columns(
         yield from task(_columns_of(batches))
 
     lend_machine_code(frame.sparkSession)
+    functions: Any = F  # the types of pyspark do not know arrow_udf
     # Else Spark would call it once more for every filter of its result.
-    return F.arrow_udf(run, kind).asNondeterministic()(*columns)  # type: ignore[arg-type, call-overload]
+    found: Column = functions.arrow_udf(run, kind).asNondeterministic()(*columns)
+    return found
 
 
 def _columns_of(batches: Iterator[Any]) -> Iterator[Sequence[pa.Array]]:
