@@ -15,6 +15,7 @@ from kernelcoreset.jobs.cluster import cluster_coreset
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark import scan
+from kernelcoreset.spark.columns import Layout
 from kernelcoreset.spark.jobs import batch, coreset
 from kernelcoreset.spark.jobs.input import Input
 from tests.spark.conftest import table_of
@@ -296,3 +297,20 @@ def test_a_column_that_differs_from_file_to_file_is_not_bent(spark, points, tmp_
     model = cluster_coreset(build(spark, settings)[0], settings, RunRecord("cluster", settings, "r.json"))
     with pytest.raises(PythonException, match=r"b\.parquet is not a readable Parquet file .*1099511627776"):
         assign(spark, model, settings)
+
+
+def test_only_a_part_of_a_file_of_lists_is_in_memory(tmp_path, monkeypatch):
+    """Batches of an eighth of the file: 0.43 of it at most, 1.87 if all row groups were read first."""
+    numbers = np.random.default_rng(0).normal(size=(4_096, 512)).astype(np.float32)
+    lists = pa.ListArray.from_arrays(np.arange(0, numbers.size + 1, 512, dtype=np.int32), pa.array(numbers.ravel()))
+    pq.write_table(pa.table({"x": lists}), tmp_path / "wide.parquet", row_group_size=256)
+    del lists
+    for name in ("_BATCH_BYTES", "_LIST_BYTES"):
+        monkeypatch.setattr(scan, name, 1 << 20)
+    groups = scan.Footers().row_groups([str(tmp_path / "wide.parquet")], ["x"])
+    before, rows, most = pa.total_allocated_bytes(), 0, 0
+    for arrays in scan.read_points(groups, Layout(("x",), True, dimension=512)):
+        rows += len(arrays[0])
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == len(numbers)
+    assert most < 0.7 * numbers.nbytes

@@ -132,3 +132,28 @@ def test_the_estimator_uses_the_sample_and_its_weights():
     part = kc.KernelKMeans(**options).fit(wild, sample_weight=np.repeat([1.0, 0.0], [35_000, 5_000]))
     alone = kc.KernelKMeans(**options).fit(rows[:35_000])
     assert part.inertia_ == pytest.approx(alone.inertia_, rel=0.02)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("kernel", [kc.Linear(), kc.Cosine()], ids=repr)
+def test_many_columns_are_searched_in_fewer(kernel, kind, monkeypatch):
+    """Groups that are well apart in 400 columns are all found, and their cost is that of their means."""
+    generator = np.random.default_rng(3)
+    group = generator.integers(12, size=N)
+    rows = (generator.normal(size=(12, 400))[group] + 1.5 * generator.normal(size=(N, 400))).astype(kind)
+    weights = generator.integers(1, 4, size=N).astype(float)
+    sizes = []
+    original = sampled.search_vectors
+    monkeypatch.setattr(sampled, "search_vectors", lambda *given: sizes.append(given[0].shape[1]) or original(*given))
+    model, found = fit_by_sample(rows, weights, recipe_of(kernel), 10, 300)
+    assert sizes == [192]
+    assert (found.labels == model.predict(rows)).all()
+    assert len({*zip(group.tolist(), found.labels.tolist(), strict=True)}) == 12
+    vectors = naive_centers.vectors(rows, isinstance(kernel, kc.Cosine))
+    means = np.stack([np.average(vectors[group == g], axis=0, weights=weights[group == g]) for g in range(12)])
+    cost = weights @ np.square(vectors - means[group]).sum(axis=1)
+    assert weights @ np.square(found.distances) == pytest.approx(cost, rel=1e-4)
+    # Clusters are numbered by their weight in the sample, so nearly by that of all rows.
+    assert (np.diff(np.bincount(found.labels, weights)) < 0.15 * weights.sum() / 12).all()
+    again = fit_by_sample(rows, weights, recipe_of(kernel), 10, 300)
+    assert again.model.means.tobytes() == model.means.tobytes()
