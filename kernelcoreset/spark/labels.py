@@ -170,6 +170,8 @@ def _label_columns(frame: DataFrame, settings: LabelSettings) -> DataFrame:
             yield pa.StructArray.from_arrays(added, fields=arrow_fields)
 
     columns = [array_column(frame, name) for name in names]
+    # Always true. Without a step between, Spark 4.2 reads the rows of columnar files without compiled code.
+    frame = frame.where(F.spark_partition_id() >= 0)
     return frame.withColumn(_LABELS, apply_to_columns(frame, label, columns, StructType(fields)))
 
 
