@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
+
+_outer: ContextVar[int | None] = ContextVar("threads of the block of own_threads", default=None)
 
 
 @contextmanager
@@ -31,10 +34,37 @@ def one_blas_thread() -> Iterator[int]:
     ...     {library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas"}
     {1}
     """
+    outer = _outer.get()
+    if outer is not None:
+        yield outer
+        return
     libraries = _libraries()
     allowed = [int(library["num_threads"]) for library in libraries.info()]
     with libraries.limit(limits=1):
         yield max(1, min(allowed, default=1))
+
+
+@contextmanager
+def own_threads() -> Iterator[None]:
+    """Use one thread for BLAS in a computation of many blocks of `one_blas_thread`, which yield the number before it.
+
+    A thread of BLAS waits for its next product at full speed for a while, and takes the processor from threads that
+    have other work. So there should be none between passes over rows.
+
+    Examples
+    --------
+    >>> with one_blas_thread() as threads:
+    ...     pass
+    >>> with own_threads(), one_blas_thread() as inside:
+    ...     inside == threads
+    True
+    """
+    with one_blas_thread() as threads:
+        token = _outer.set(threads)
+        try:
+            yield
+        finally:
+            _outer.reset(token)
 
 
 @cache

@@ -13,6 +13,7 @@ from kernelcoreset.clustering.means import Means, Narrow, Run, Vectors, blocks, 
 from kernelcoreset.clustering.problem import Labels
 from kernelcoreset.clustering.swaps import SWAPS, SWAPS_PER_CENTER, swap_center
 from kernelcoreset.kernels.jit import compiled
+from kernelcoreset.kernels.threads import equal_parts, map_in_threads
 
 # Products of points with centers: what may be spent on further trials, seedings, runs to the end, and swaps.
 _SEED_WORK, _RACE_WORK, _FINAL_WORK, _SWAP_WORK = 1.6e10, 1.6e8, 1.6e8, 4e8
@@ -21,6 +22,7 @@ _CANDIDATES = 128
 _CANDIDATE_SWAPS = 16
 _EXCHANGES = 10
 _HALVING_STEPS = 4
+_PARTS = 4  # of rows for threads: their number changes no digit
 # Mean squared distance to the seeds, of the largest squared norm: below it, float32 is too coarse for seeds.
 _COARSE = 1e-4
 
@@ -106,12 +108,15 @@ def _swapped(vectors: Vectors, best: Run, k: int, max_iter: int, count: int, gen
     return best
 
 
-def seed_rows(vectors: Vectors, k: int, generator: np.random.Generator, trials: int, precise: bool = True) -> Labels:
+def seed_rows(
+    vectors: Vectors, k: int, generator: np.random.Generator, trials: int, precise: bool = True, threads: int = 0
+) -> Labels:
     """Return the nearest of k pivots drawn by weight times squared distance to those before (greedy k-means++).
 
     Each pivot is the best of `trials` candidates. Candidates are drawn in batches from the distances so far, and each
     is kept with the probability by which its distance has fallen since. That is the distribution of drawing one by
-    one, with fewer and larger matrix products: in float64 if `precise`, else in float32.
+    one, with fewer and larger matrix products: in float64 if `precise`, else in float32. These are made by so many
+    `threads`, or by those of BLAS if there are none.
     """
     norms, weights = vectors.norms, vectors.weights
     rows = vectors.rows if precise else vectors.narrow
@@ -122,11 +127,24 @@ def seed_rows(vectors: Vectors, k: int, generator: np.random.Generator, trials: 
         size = min(trials * (1 + count // 8), trials * (k - count), _CANDIDATES)
         drawn = np.searchsorted(running, running[-1] * generator.random(size), side="right")
         candidates = np.minimum(drawn, len(weights) - 1)
-        products = (rows[candidates] @ rows.T).astype(np.float64, copy=False)
+        products = _products(rows, candidates, threads)
         keep = generator.random(size) * (away[candidates] if count else 0.0)
         count = take_pivots(products, norms, candidates, keep, trials, weights, away, labels, count, k)
         running = np.cumsum(weights * away)
     return labels
+
+
+def _products(rows: Floats | Narrow, candidates: NDArray[np.int64], threads: int) -> Floats:
+    """Products of candidates with all rows, in float64 from those of the type of the rows."""
+    if threads == 0:
+        return (rows[candidates] @ rows.T).astype(np.float64, copy=False)
+    own, products = rows[candidates], np.empty((len(candidates), len(rows)))
+
+    def multiply(part: slice) -> None:
+        products[:, part] = own @ rows[part].T
+
+    map_in_threads(multiply, equal_parts(len(rows), _PARTS), threads)
+    return products
 
 
 @compiled(fastmath={"contract", "reassoc", "nsz"})

@@ -208,10 +208,11 @@ def _split(own: Reals, weights: Floats) -> _Split:
     masses = (mass, 0.0)
     for _ in range(_SPLIT_STEPS):
         leaves = away @ (two - one) > 0.5 * (two @ two - one @ one)
-        masses = (mass - weights[leaves].sum(), weights[leaves].sum())
+        leaving = weights @ leaves
+        masses = (mass - leaving, leaving)
         if not min(masses) > 0.0:
             return _Split(0.0, (mean, mean))
-        sums = narrow[leaves] @ away[leaves]
+        sums = (narrow * leaves) @ away
         one, two = (total - sums) / own.dtype.type(masses[0]), sums / own.dtype.type(masses[1])
     return _Split(float(masses[0] * (one @ one) + masses[1] * (two @ two)), (mean + one, mean + two))
 

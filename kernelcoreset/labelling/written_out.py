@@ -6,7 +6,7 @@ itself. That takes one matrix product with k vectors, about as long as labelling
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ PARTS = 4
 _SMALL_OFFSET = 4.0  # rows are centred if their mean is farther than so many times their spread: float32 needs it
 _SAMPLE = 256
 _LEAST_PART = 2_048
-_CHOSEN_NUMBERS = 1 << 21  # coordinates of chosen rows that are copied at once
+_FIRST_NUMBERS = 1 << 18  # coordinates of the rows that decide on the precision for all
 _SHORT_RANGE = (1e-15, 1e15)  # of the largest number: squares of others do not fit in float32
 _COARSE = 1e-4  # mean squared distance to the centers, of the largest squared norm: below it, float32 is too coarse
 
@@ -79,12 +79,12 @@ def lloyd_with_labels(
     means: Floats, rows: NDArray[Any], weights: Floats, kernel: Kernel, steps: int
 ) -> tuple[Floats, NDArray[np.int32]]:
     """Return the same, and the labels of the last iteration, shape (n,), whose means the centers are."""
-    frame, scales = frame_for(means, rows, kernel), row_scales(rows, kernel)
+    frame, data = frame_for(means, rows, kernel), _Weighted(rows, weights, kernel, row_scales(rows, kernel))
     labels = np.full(len(rows), -1, dtype=np.int32)
     with one_blas_thread() as threads:
         for _ in range(steps):
             before = labels.copy()
-            sums = _one_pass(means - frame.mean, rows, weights, scales, frame, labels, threads)
+            sums = _one_pass(means - frame.mean, data, frame, labels, threads)
             if np.array_equal(before, labels):
                 break
             mass = np.bincount(labels, weights, minlength=len(means)).astype(np.float64)
@@ -95,13 +95,13 @@ def lloyd_with_labels(
 def means_of(labels: NDArray[np.int32], k: int, rows: NDArray[Any], weights: Floats, kernel: Kernel) -> Floats:
     """Return the written-out centers of k clusters of rows (n, d) of any real type; that of an empty one is 0."""
     kind = np.dtype(np.float32 if rows.dtype == np.float32 else np.float64)
-    frame, factors = Frame(np.zeros(rows.shape[1]), kind), weights * row_scales(rows, kernel)
+    frame = Frame(np.zeros(rows.shape[1]), kind)
 
     def add_up(part: slice) -> Floats:
         sums = np.zeros((k, rows.shape[1]))
         for block in blocks(part.stop - part.start, rows.shape[1]):
             some = slice(part.start + block.start, part.start + block.stop)
-            add_rows(frame.round(rows[some]), factors[some], labels[some], sums)
+            add_rows(frame.round(rows[some]), weights[some] * row_scales(rows[some], kernel), labels[some], sums)
         return sums
 
     with one_blas_thread() as threads:
@@ -116,20 +116,31 @@ def lloyd_over_chosen(
 ) -> Floats:
     """Return written-out centers after one iteration of `lloyd_over_rows` over chosen rows, or over all if None.
 
-    Chosen rows are never copied all at once. The first ones decide on the precision, which saves a pass over all. Rows
+    Chosen rows are copied in small blocks. The first ones decide on the precision, which saves a pass over all. Rows
     that do not fit in it make a center infinite.
     """
-    sums, mass = np.zeros_like(means), np.zeros(len(means))
-    size = max(_SAMPLE, _CHOSEN_NUMBERS // rows.shape[1])
+    size = max(_SAMPLE, _FIRST_NUMBERS // rows.shape[1])
     frame = frame_for(means, rows[:size] if chosen is None else rows[chosen[:size]], kernel)
-    count = len(rows) if chosen is None else len(chosen)
+    own = weights if chosen is None else weights[chosen]
+    labels = np.empty(len(own), dtype=np.int32)
     with np.errstate(over="ignore", invalid="ignore"), one_blas_thread() as threads:
-        for part in [slice(0, count)] if chosen is None else equal_parts(count, -(-count // size)):
-            some = part if chosen is None else chosen[part]
-            chunk, own, labels = rows[some], weights[some], np.empty(part.stop - part.start, dtype=np.int32)
-            sums += _one_pass(means - frame.mean, chunk, own, row_scales(chunk, kernel), frame, labels, threads)
-            mass += np.bincount(labels, own, minlength=len(means))
-        return _moved(means, frame, sums, mass)
+        sums = _one_pass(means - frame.mean, _Weighted(rows, own, kernel, chosen=chosen), frame, labels, threads)
+        return _moved(means, frame, sums, np.bincount(labels, own, minlength=len(means)).astype(np.float64))
+
+
+class _Weighted(NamedTuple):
+    """Rows, all or some of them, that are multiplied by 1 / |x| for Cosine, and their weights."""
+
+    rows: NDArray[Any]
+    weights: Floats
+    kernel: Kernel
+    scales: Floats | None = None
+    """What rows are multiplied by, if that is known."""
+    chosen: NDArray[np.int64] | None = None
+
+    def take(self, some: slice) -> tuple[NDArray[Any], Floats, Floats]:
+        own = self.rows[some] if self.chosen is None else self.rows[self.chosen[some]]
+        return own, self.weights[some], row_scales(own, self.kernel) if self.scales is None else self.scales[some]
 
 
 def _moved(means: Floats, frame: Frame, sums: Floats, mass: Floats) -> Floats:
@@ -138,19 +149,11 @@ def _moved(means: Floats, frame: Frame, sums: Floats, mass: Floats) -> Floats:
     return np.where(masses > 0.0, frame.mean + sums / np.where(masses > 0.0, masses, 1.0), means)
 
 
-def _one_pass(
-    means: Floats,
-    rows: NDArray[Any],
-    weights: Floats,
-    scales: Floats,
-    frame: Frame,
-    labels: NDArray[np.int32],
-    threads: int,
-) -> Floats:
+def _one_pass(means: Floats, data: _Weighted, frame: Frame, labels: NDArray[np.int32], threads: int) -> Floats:
     """Write the nearest center of every row to `labels`; return the weighted sums of the rows of each center."""
     narrow = means.astype(frame.dtype)
     halves = 0.5 * np.einsum("ij,ij->i", narrow, narrow)
-    is_scaled = bool((scales != 1.0).any())
+    is_scaled = isinstance(data.kernel, Cosine)
 
     def assign(part: slice) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):  # the caller's is not that of a thread
@@ -160,16 +163,17 @@ def _one_pass(
         sums = np.zeros_like(means)
         for block in blocks(part.stop - part.start, max(means.shape)):
             some = slice(part.start + block.start, part.start + block.stop)
-            own = frame.round(rows[some])
+            rows, weights, scales = data.take(some)
+            own = frame.round(rows)
             products = own @ narrow.T
             if is_scaled:
-                products *= scales[some, np.newaxis].astype(frame.dtype)
+                products *= scales[:, np.newaxis].astype(frame.dtype)
             np.subtract(halves, products, out=products)
             labels[some] = products.argmin(axis=1)
-            add_rows(own, weights[some] * scales[some], labels[some], sums)
+            add_rows(own, weights * scales, labels[some], sums)
         return sums
 
-    parts = equal_parts(len(rows), min(PARTS, -(-len(rows) // _LEAST_PART)))
+    parts = equal_parts(len(labels), min(PARTS, -(-len(labels) // _LEAST_PART)))
     total: Floats = np.sum(map_in_threads(assign, parts, threads), axis=0)
     return total
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcoreset.blas import one_blas_thread, own_threads
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.means import vectors_of
 from kernelcoreset.clustering.problem import Solution, count_distinct, mean_shares, prepare
@@ -34,7 +35,6 @@ from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
 _PER_CLUSTER, _LEAST_SAMPLE = 256, 16_384
 _LAST_SHARE = 4  # the last iteration sees so many times the sample: its means have little error left
-_FEW_ROWS = 16  # up to so many times the sample, the last iteration sees all rows
 # Iterations of Lloyd over half of the sample; over all of it, before and after centers are exchanged.
 _HALF_STEPS, _STEPS = 3, (1, 2)
 # In fewer columns: seeds per center, candidates for each seed, iterations.
@@ -70,7 +70,7 @@ def fit_by_sample(
     of Lloyd over that half and over the sample follow, between which centers leave clusters that hardly need them
     (`exchange_centers`). With many columns the sample is first projected onto fewer (`leading_columns`), and the search
     begins with twice as many seeds, of which half are removed one after another (`prune_centers`). One more iteration
-    goes over all rows, or over four times the sample if there are many more.
+    goes over four times the sample, or over all rows if there are fewer.
 
     Parameters
     ----------
@@ -100,13 +100,14 @@ def fit_by_sample(
     if found is None:
         return None
     means, radius = found.means, found.radius
-    if fewer is not None:
-        means, radius = means_of(found.labels, k, rows, own, kernel), radius + fewer.left_out
-    means = lloyd_over_chosen(means, points, weights, sample.last, kernel)
-    if not np.isfinite(means).all():
-        return None
-    centers = centers_of(means, kernel, float(np.sqrt(radius)))
-    return checked_fit(centers, points, weights, sample, recipe, found, means=means)
+    with own_threads():
+        if fewer is not None:
+            means, radius = means_of(found.labels, k, rows, own, kernel), radius + fewer.left_out
+        means = lloyd_over_chosen(means, points, weights, sample.last, kernel)
+        if not np.isfinite(means).all():
+            return None
+        centers = centers_of(means, kernel, float(np.sqrt(radius)))
+        return checked_fit(centers, points, weights, sample, recipe, found, means=means)
 
 
 class Sample(NamedTuple):
@@ -123,7 +124,7 @@ def draw_rows(weights: Floats, k: int, generator: np.random.Generator) -> Sample
     counted, count = np.flatnonzero(weights), _sample_size(k)
     drawn = counted[generator.choice(len(counted), min(_LAST_SHARE * count, len(counted)), replace=False)]
     halves = np.sort(drawn[: count // 2]), np.sort(drawn[count // 2 : count])
-    return Sample(np.concatenate(halves), None if len(counted) <= _FEW_ROWS * count else np.sort(drawn))
+    return Sample(np.concatenate(halves), None if len(drawn) == len(weights) else np.sort(drawn))
 
 
 class Found(NamedTuple):
@@ -157,6 +158,7 @@ def _search_by_coreset(rows: NDArray[Any], weights: Floats, recipe: Recipe, n_in
     return Found(means, labels, solution.cost / coreset.weights.sum(), solution.n_iter, solution.converged)
 
 
+@own_threads()
 def search_vectors(rows: NDArray[np.float32], weights: Floats, k: int, generator: np.random.Generator) -> Found:
     """Find k centers of a sample of vectors: from twice as many seeds on its first half, then by all of it.
 
@@ -164,7 +166,8 @@ def search_vectors(rows: NDArray[np.float32], weights: Floats, k: int, generator
     """
     half, linear = len(rows) // 2, Linear()
     vectors, own = vectors_of(rows[:half].astype(np.float64), weights[:half]), weights[:half]
-    seeds = seed_rows(vectors, _SEEDS * k, generator, _TRIALS, precise=False)
+    with one_blas_thread() as threads:
+        seeds = seed_rows(vectors, _SEEDS * k, generator, _TRIALS, precise=False, threads=threads)
     means = means_of(seeds, _SEEDS * k, rows[:half], own, linear)
     means = prune_centers(means, rows[:half], own, linear, k)
     means = lloyd_over_rows(means, rows, weights, linear, _VECTOR_STEPS[0])
@@ -174,8 +177,10 @@ def search_vectors(rows: NDArray[np.float32], weights: Floats, k: int, generator
     place = np.empty(k, dtype=np.int32)
     place[order] = np.arange(k, dtype=np.int32)
     means, labels = means[order], place[labels]
-    radius = np.average(np.square(rows - means[labels]).sum(axis=1), weights=weights)
-    return Found(means, labels, float(radius), sum(_VECTOR_STEPS), False)
+    # Centers are the means of their rows: sum w |x - c|^2 = sum w |x|^2 - sum w |c|^2.
+    squares = np.einsum("ij,ij->i", rows, rows) - np.einsum("ij,ij->i", means, means)[labels]
+    radius = max(float(np.average(squares, weights=weights)), 0.0)
+    return Found(means, labels, radius, sum(_VECTOR_STEPS), False)
 
 
 def checked_fit(

@@ -30,7 +30,7 @@ def test_the_cost_is_that_of_lloyd_over_all_rows(kernel, is_large, has_many_rows
     if is_large:
         monkeypatch.setattr(sampled, "_LARGE", 0)
     if has_many_rows:
-        monkeypatch.setattr(sampled, "_FEW_ROWS", 0)
+        monkeypatch.setattr(sampled, "_LAST_SHARE", 2)
     rows, weights = topics(), np.ones(N)
     model, found = fit_by_sample(rows, weights, recipe_of(kernel), 10, 300)
     vectors = naive_centers.vectors(rows, isinstance(kernel, kc.Cosine))
@@ -93,9 +93,9 @@ def test_a_sample_that_misses_far_rows_is_not_used():
     assert np.bincount(model.labels_)[model.labels_[7]] == 4
 
 
-@pytest.mark.parametrize("few_rows", [0, 16])
-def test_rows_beyond_float32_are_not_lost_in_the_sample(few_rows, monkeypatch):
-    monkeypatch.setattr(sampled, "_FEW_ROWS", few_rows)
+@pytest.mark.parametrize("share", [2, 4])
+def test_rows_beyond_float32_are_not_lost_in_the_sample(share, monkeypatch):
+    monkeypatch.setattr(sampled, "_LAST_SHARE", share)
     rows = topics().astype(np.float64)
     rows[::1_000] *= 1e60
     assert fit_by_sample(rows, np.ones(N), recipe_of(kc.Linear()), 1, 300) is None

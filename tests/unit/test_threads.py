@@ -1,5 +1,7 @@
 """Passes over rows in several threads give what one thread gives."""
 
+import multiprocessing
+import os
 import threading
 
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import kernelcoreset as kc
-from kernelcoreset.blas import one_blas_thread
+from kernelcoreset.blas import one_blas_thread, own_threads
 from kernelcoreset.kernels.threads import equal_parts, map_in_threads
 from kernelcoreset.labelling.in_threads import label_in_threads
 from kernelcoreset.labelling.written_out import centers_of, lloyd_over_rows
@@ -38,6 +40,43 @@ def test_results_are_in_the_order_of_the_parts(threads):
 def test_as_many_parts_as_threads_run_at_once():
     meeting = threading.Barrier(2, timeout=30.0)  # raises unless two threads come
     assert sorted(map_in_threads(lambda _: meeting.wait(), equal_parts(2, 2), 2)) == [0, 1]
+
+
+def test_calls_within_threads_and_errors_in_them_end():
+    """More calls at once than there are threads in all, each of which makes calls of its own."""
+    parts = equal_parts(64, 64)
+
+    def sum_of(part):
+        return sum(map_in_threads(lambda own: own.start, parts, 8)) + part.start
+
+    assert map_in_threads(sum_of, parts, 8) == [2016 + i for i in range(64)]
+
+    def fail(part):
+        raise ValueError(f"part {part.start}")
+
+    with pytest.raises(ValueError, match="part"):
+        map_in_threads(fail, parts, 8)
+    assert map_in_threads(lambda part: part.start, parts, 8) == list(range(64))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes by fork here")
+def test_a_forked_process_has_threads_of_its_own():
+    assert map_in_threads(lambda part: part.start, equal_parts(2, 2), 2) == [0, 1]
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(_two_meet).get(timeout=60.0) == [0, 1]
+
+
+def _two_meet():
+    meeting = threading.Barrier(2, timeout=30.0)
+    return sorted(map_in_threads(lambda _: meeting.wait(), equal_parts(2, 2), 2))
+
+
+def test_blocks_within_own_threads_know_the_number_before():
+    with threadpool_limits(2, user_api="blas"):
+        with own_threads(), own_threads(), one_blas_thread() as threads:
+            assert threads == 2
+            assert blas_threads() == {1}
+        assert blas_threads() == {2}
 
 
 @pytest.mark.parametrize("kernel", [kc.Linear(), kc.Cosine()], ids=repr)
