@@ -106,6 +106,9 @@ class BlockGraph(Graph):
         volumes[:], inner[:] = new_volumes, new_inner
         return int(np.count_nonzero(labels != before))
 
+    def first_sweep(self, labels: ShortLabels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_]) -> int:
+        return self.sweep(labels, volumes, inner, waiting, whole=True)
+
     def fill(self, labels: ShortLabels, volumes: Floats, inner: Floats) -> None:
         left = np.flatnonzero((labels < 0) & (self.degrees > 0.0))
         if len(left):

@@ -165,7 +165,7 @@ def entries_of(starts: Indices, lengths: Indices) -> Indices:
 
 def measure_block(labels: ShortLabels, k: int, block: Block) -> Arrays:
     """Return what the block adds to volume and inner weight of each cluster."""
-    return list(measure(block.first, block.rows, block.degrees, labels, k))
+    return list(measure(block.first, block.rows, block.degrees, labels, k, np.empty(0)))
 
 
 def improve_block(labels: ShortLabels, volumes: Floats, inner: Floats, block: Block) -> Arrays:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernelcoreset.blas import one_blas_thread
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.starts import plain_k_means
 from kernelcoreset.coresets.sampling import merge_picks, pick_evenly, sensitivities
@@ -137,8 +138,9 @@ def cluster_coreset(graph: Graph, coreset: GraphCoreset, k: int, n_init: int, ge
     vectors = leading_vectors(similarities, min(k, len(weights)), generator)
     points = np.ascontiguousarray(vectors * root[:, np.newaxis], dtype=np.float64)
     masses = np.maximum(degrees.astype(np.float64), 0.0) + 1e-9 * weights
-    start = _nearest(points, points[_spread_rows(vectors, k)])
-    return plain_k_means(points, masses, k, generator, runs=n_init, start=start)
+    with one_blas_thread():  # two threads that wait for such small products cost up to 0.1 s each time
+        start = _nearest(points, points[_spread_rows(vectors, k)])
+        return plain_k_means(points, masses, k, generator, runs=n_init, start=start)
 
 
 def _spread_rows(vectors: Singles, k: int) -> Indices:

@@ -16,7 +16,7 @@ from kernelcoreset.checks import Floats, as_numeric, check_count, refuse_masked
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.graphs import csr as loops
 from kernelcoreset.graphs.csr import Indices, Rows, ShortLabels
-from kernelcoreset.graphs.moves import fill_components, improve, measure
+from kernelcoreset.graphs.moves import fill_components, improve, mark_unsettled, measure
 
 MOST_NODES = 2**31 - 1
 MOST_CLUSTERS = 20_000
@@ -158,8 +158,12 @@ class Graph:
 
     def measure(self, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
         """Return volume and inner weight per cluster."""
+        return self._measure(labels, k, np.empty(0))
+
+    def _measure(self, labels: ShortLabels, k: int, held: Floats) -> tuple[Floats, Floats]:
+        """Do it, and put the weight of each node's entries in its own cluster into `held`, unless that is empty."""
         found = loops.in_threads(
-            lambda part: measure(part.start, loops.part_of(self.rows, part), self.degrees[part], labels, k),
+            lambda part: measure(part.start, loops.part_of(self.rows, part), self.degrees[part], labels, k, held[part]),
             loops.parts_of(self.rows),
         )
         volumes, inner = np.sum(found, axis=0)
@@ -170,6 +174,31 @@ class Graph:
     ) -> int:
         """Move single nodes as `improve` does, and return how many moved."""
         return int(improve(0, self.rows, self.degrees, labels, volumes, inner, waiting, whole))
+
+    def first_sweep(self, labels: ShortLabels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_]) -> int:
+        """Move about half of the nodes and return how many moved; only nodes that may move next are left waiting.
+
+        The parts of a large graph are swept at once. Each sees the moves of its own nodes only. Sweeps that follow are
+        exact, so that the clusters end in a local optimum all the same.
+        """
+        parts = loops.parts_of(self.rows)
+        if len(parts) == 1:
+            return self.sweep(labels, volumes, inner, waiting, whole=True)
+
+        def improve_part(part: slice) -> ShortLabels:
+            own, rows = labels.copy(), loops.part_of(self.rows, part)
+            improve(part.start, rows, self.degrees[part], own, volumes.copy(), inner.copy(), waiting[part], True)
+            return own[part]
+
+        found = np.concatenate(loops.in_threads(improve_part, parts))
+        held = np.zeros(self.n)
+        new_volumes, new_inner = self._measure(found, len(volumes), held)
+        if not (new_volumes > 0.0).all():  # the parts together have moved all nodes of a cluster
+            return self.sweep(labels, volumes, inner, waiting, whole=True)
+        moved = int(np.count_nonzero(found != labels))
+        labels[:], volumes[:], inner[:] = found, new_volumes, new_inner
+        mark_unsettled(self.degrees, self.loops, labels, held, volumes, inner, waiting)
+        return moved
 
     def fill(self, labels: ShortLabels, volumes: Floats, inner: Floats) -> None:
         """Add every component without labels, as a whole, to the cluster of least volume."""

@@ -218,9 +218,10 @@ def _fit(
     sweeps, moved = 0, graph.n
     waiting = np.ones(graph.n, dtype=np.bool_)
     while sweeps < max_iter and moved > _AT_REST * graph.n:
-        # The first sweep moves about half of the nodes. Nearly all would be waiting then: marking them gains nothing.
-        whole = sweeps == 0 or graph.n <= _SWEPT_WHOLE
-        moved = graph.sweep(labels, volumes, inner, waiting, whole=whole)
+        if sweeps == 0 and graph.n > _SWEPT_WHOLE:
+            moved = graph.first_sweep(labels, volumes, inner, waiting)
+        else:
+            moved = graph.sweep(labels, volumes, inner, waiting, whole=graph.n <= _SWEPT_WHOLE)
         sweeps += 1
     graph.fill(labels, volumes, inner)
     order = _by_volume(labels, volumes)

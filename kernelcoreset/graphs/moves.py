@@ -27,12 +27,16 @@ class Least(NamedTuple):
 
 
 @compiled(nogil=True)
-def measure(first: int, rows: Rows, degrees: Floats, labels: ShortLabels, k: int) -> tuple[Floats, Floats]:
+def measure(
+    first: int, rows: Rows, degrees: Floats, labels: ShortLabels, k: int, held: Floats
+) -> tuple[Floats, Floats]:
     """Return volume and inner weight per cluster: the sums of degrees, and of all entries with both ends in it.
 
-    Row i is that of node `first` + i, so that the parts of a graph that is kept in blocks add up.
+    Row i is that of node `first` + i, so that the parts of a graph that is kept in blocks add up. `held` gets the
+    weight of each node's entries in its own cluster; it may be empty.
     """
     volumes, inner = np.zeros(k), np.zeros(k)
+    keeps = len(held) > 0
     for i in range(len(degrees)):
         own = labels[first + i]
         if own >= 0:
@@ -41,6 +45,8 @@ def measure(first: int, rows: Rows, degrees: Floats, labels: ShortLabels, k: int
             for e in range(rows.starts[i], rows.starts[i + 1]):
                 inside += rows.data[e] if labels[rows.indices[e]] == own else 0.0  # without a branch
             inner[own] += inside
+            if keeps:
+                held[i] = inside
     return volumes, inner
 
 
@@ -107,26 +113,50 @@ def _is_better_off(degree: float, held: float, volume: float, inner: float, gain
 
 
 @part()
+def _stays(degree: float, inside: float, loop: float, volume: float, inner: float, least: Least) -> bool:
+    """Return whether a node stays in its cluster even if all its edges to other clusters led to the best of them.
+
+    `inside` is the weight of its edges to its own cluster. A move to cluster c gains (2 shared_c + loop - degree
+    inner_c / volume_c) / (volume_c + degree). With the weight of all edges that leave the own cluster as shared_c, and
+    the least ratio and volume of all clusters, this is at least the gain of every move.
+    """
+    left = volume - degree
+    if left <= _ROUNDING * volume:
+        return True  # the last node of its cluster
+    most = max(0.0, 2.0 * (degree - inside) + loop - degree * least.ratio) / (least.volume + degree)
+    return most <= (2.0 * inside - loop - degree * inner / volume) / left
+
+
+@part()
 def _is_settled(
     rows: Rows, i: int, first: int, labels: ShortLabels, degree: float, volume: float, inner: float, least: Least
 ) -> bool:
-    """Return whether a node stays in its cluster even if all its edges to other clusters led to the best of them.
-
-    A move to cluster c gains (2 shared_c + loop - degree inner_c / volume_c) / (volume_c + degree). With the weight of
-    all edges that leave the own cluster as shared_c, and the least ratio and volume of all clusters, this is at least
-    the gain of every move. Most nodes are settled, and this takes half the time of their tally.
-    """
+    """Return whether a node stays, without its tally. Most nodes do, and this takes half the time of their tally."""
     own = labels[first + i]
     inside, loop = 0.0, 0.0
     for e in range(rows.starts[i], rows.starts[i + 1]):  # without a branch
         j = rows.indices[e]
         inside += rows.data[e] if labels[j] == own else 0.0
         loop += rows.data[e] if j == first + i else 0.0
-    left = volume - degree
-    if left <= _ROUNDING * volume:
-        return True  # the last node of its cluster
-    most = max(0.0, 2.0 * (degree - inside) + loop - degree * least.ratio) / (least.volume + degree)
-    return most <= (2.0 * inside - loop - degree * inner / volume) / left
+    stays: bool = _stays(degree, inside, loop, volume, inner, least)
+    return stays
+
+
+@compiled()
+def mark_unsettled(
+    degrees: Floats,
+    loops: Floats,
+    labels: ShortLabels,
+    inside: Floats,
+    volumes: Floats,
+    inner: Floats,
+    waiting: NDArray[np.bool_],
+) -> None:
+    """Let only those nodes wait that may gain by a move; `inside` is what `measure` has put into `held`."""
+    least = _least(volumes, inner)
+    for i in range(len(degrees)):
+        own = labels[i]
+        waiting[i] = own < 0 or not _stays(degrees[i], inside[i], loops[i], volumes[own], inner[own], least)
 
 
 @part()
@@ -136,7 +166,7 @@ def _mark_neighbours(rows: Rows, i: int, waiting: NDArray[np.bool_]) -> None:
         waiting[rows.indices[e]] = True
 
 
-@compiled()
+@compiled(nogil=True)
 def improve(
     first: int,
     rows: Rows,

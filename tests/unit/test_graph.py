@@ -220,12 +220,12 @@ def test_a_sweep_makes_the_moves_of_the_twin(seed, whole):
     labels = np.random.default_rng(seed).integers(-1, 4, 30).astype(np.int16)
     labels[:4] = range(4)
     before, expected = labels.copy(), naive_graph.improve(matrix, labels, 4)
-    volumes, inner = measure(0, graph.rows, graph.degrees, labels, 4)
+    volumes, inner = measure(0, graph.rows, graph.degrees, labels, 4, np.empty(0))
     waiting = np.ones(30, dtype=bool)
     moved = improve(0, graph.rows, graph.degrees, labels, volumes, inner, waiting, whole)
     np.testing.assert_array_equal(labels, expected)
     assert moved > 0
-    again = measure(0, graph.rows, graph.degrees, labels, 4)
+    again = measure(0, graph.rows, graph.degrees, labels, 4, np.empty(0))
     np.testing.assert_allclose(volumes, again[0])
     np.testing.assert_allclose(inner, again[1], atol=1e-12)
     # Neighbours of a moved node that were visited before wait for the next sweep; in a whole sweep all nodes do.
@@ -246,9 +246,41 @@ def test_nodes_that_are_passed_over_are_those_that_stay_in_the_twin(seed):
     labels = np.where(generator.random(40) < 0.3, generator.integers(0, 3, 40), blocks).astype(np.int16)
     for sweep in range(4):
         expected = naive_graph.improve(matrix, labels, 3)
-        volumes, inner = measure(0, graph.rows, graph.degrees, labels, 3)
+        volumes, inner = measure(0, graph.rows, graph.degrees, labels, 3, np.empty(0))
         improve(0, graph.rows, graph.degrees, labels, volumes, inner, np.ones(40, dtype=bool), True)
         np.testing.assert_array_equal(labels, expected, err_msg=f"sweep {sweep}")
+
+
+def test_parts_that_are_swept_at_once_leave_exact_sums_and_only_unsettled_nodes_waiting(monkeypatch):
+    monkeypatch.setattr("kernelcoreset.graphs.csr._MANY_ENTRIES", 1)
+    generator = np.random.default_rng(0)
+    blocks = generator.permutation(np.repeat(np.arange(3), 40))
+    share = np.where(blocks[:, None] == blocks, 0.4, 0.05)
+    matrix = np.triu(generator.random((120, 120)) * (generator.random((120, 120)) < share))
+    graph = Graph.from_matrix(matrix + matrix.T)
+    labels = np.where(generator.random(120) < 0.3, generator.integers(-1, 3, 120), blocks).astype(np.int16)
+    before, waiting = labels.copy(), np.ones(120, dtype=bool)
+    volumes, inner = graph.measure(labels, 3)
+    cut = np.sum(inner / volumes)
+    assert graph.first_sweep(labels, volumes, inner, waiting) == np.count_nonzero(labels != before) > 0
+    again = measure(0, graph.rows, graph.degrees, labels, 3, np.empty(0))
+    np.testing.assert_allclose([volumes, inner], again, rtol=1e-12)
+    assert np.sum(inner / volumes) > cut
+    moved = np.flatnonzero(naive_graph.improve(matrix + matrix.T, labels, 3) != labels)
+    assert waiting[moved[:1]].all()  # the first move is made with the same sums
+    assert 0 < np.count_nonzero(waiting) < 120
+
+
+def test_parts_that_together_would_empty_a_cluster_are_swept_one_after_another(monkeypatch):
+    monkeypatch.setattr("kernelcoreset.graphs.csr._MANY_ENTRIES", 1)
+    # Two cliques, and a cluster of one node of each, which are in different parts.
+    matrix = np.kron(np.eye(2), np.ones((8, 8))) - np.eye(16)
+    graph, labels = Graph.from_matrix(matrix), np.repeat([0, 1], 8).astype(np.int16)
+    labels[[0, 15]] = 2
+    volumes, inner = graph.measure(labels, 3)
+    graph.first_sweep(labels, volumes, inner, np.ones(16, dtype=bool))
+    assert set(labels) == {0, 1, 2}
+    np.testing.assert_allclose([volumes, inner], graph.measure(labels, 3))
 
 
 def test_a_new_node_goes_where_the_twin_sends_it():
