@@ -22,6 +22,7 @@ from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes
+from kernelcoreset.kernels.products import products_of, products_pay
 
 KINDS = ("uniform", "spread", "crowded")
 
@@ -128,12 +129,33 @@ def center_set_costs(
         raise DataError(f"`center_sets` must have shape (m, k, d) with no dimension 0; got {sets.shape}.")
     check_same_dimension("center_sets", sets.shape[2], points.shape[1], "`points`")
     centers = check_points(sets.reshape(-1, sets.shape[2]), "center_sets")
-    costs = np.zeros(len(sets))
     evaluator = evaluator_of(kernel)
-    cloud, rows = evaluator.cloud(as_columns(points)), evaluator.rows(centers)
-    passes.center_set_costs(evaluator.distances, cloud, weights, rows, sets.shape[1], z, costs)
+    if products_pay(kernel, points.shape[1]):
+        costs = _costs_by_products(points, weights, centers, sets.shape[1], kernel, z)
+    else:
+        costs = np.zeros(len(sets))
+        cloud, rows = evaluator.cloud(as_columns(points)), evaluator.rows(centers)
+        passes.center_set_costs(evaluator.distances, cloud, weights, rows, sets.shape[1], z, costs)
     if not np.isfinite(costs).all():
-        raise evaluator.overflow("the clustering cost", cloud.columns)
+        raise evaluator.overflow("the clustering cost", points.T)
+    return costs
+
+
+def _costs_by_products(points: Floats, weights: Floats, centers: Floats, k: int, kernel: Kernel, z: float) -> Floats:
+    """Return the cost of each k centers that follow each other. Assumes validated input.
+
+    Sets that are drawn from few points, such as a coreset, have many centers in common: each is compared once.
+    """
+    distinct, places = np.unique(centers, axis=0, return_inverse=True)
+    places = places.reshape(-1, k)
+    products = products_of(kernel, distinct)
+    costs = np.zeros(len(places))
+    with np.errstate(over="ignore", invalid="ignore"):  # the caller looks for what overflows
+        for low in range(0, len(points), products.block_rows):
+            part = slice(low, low + products.block_rows)
+            squared = products.squared_distances(points[part])
+            for i, place in enumerate(places):
+                costs[i] += (squared[place].min(axis=0) ** (0.5 * z)) @ weights[part]
     return costs
 
 

@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from kernelcoreset import (
     Coreset,
+    Cosine,
     DataError,
     Gaussian,
     KernelError,
@@ -25,6 +26,17 @@ KINDS = ["uniform", "spread", "crowded"]
 
 
 # --- costs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("z", [1.0, 2.0])
+@pytest.mark.parametrize(("kernel", "offset"), [(Gaussian(sigma=5.0), 1e4), (Linear(), 1e4), (Cosine(), 0.0)])
+def test_many_columns_cost_the_same_by_matrix_products(kernel, offset, z):
+    generator = np.random.default_rng(0)
+    points, weights = generator.normal(size=(300, 40)), generator.uniform(0.5, 2.0, 300)
+    sets = points[generator.integers(60, size=(20, 7))]  # many centers are in several sets
+    found = center_set_costs(points + offset, sets + offset, kernel, z=z, weights=weights)
+    # Without the offset, which changes no distance: the twin does not centre its points.
+    assert_allclose(found, naive.center_set_costs(kernel.to_dict(), points, weights, sets, z), rtol=1e-9)
 
 
 @pytest.mark.parametrize("z", [1.0, 2.0, 3.5])
