@@ -175,7 +175,7 @@ def _branch_and_bound(
     return tails[0], nodes
 
 
-@part()
+@part(makes_arrays=True)
 def _partition_cost(squared: Floats, weights: Floats, k: int, t: int, labels: Labels) -> float:
     """Return the cost of the points t, t + 1, ... with these labels."""
     mass, pairs = np.zeros(k), np.zeros(k)
@@ -217,7 +217,7 @@ class _Path(NamedTuple):
     opened: NDArray[np.int64]
 
 
-@part()
+@part(makes_arrays=True)
 def _grow(path: _Path, squared: Floats, weights: Floats, t: int, c: int) -> None:
     """Fill depth t + 1: point t joins cluster c."""
     path.mass[t + 1] = path.mass[t]
@@ -261,7 +261,7 @@ def _bound(weights: Floats, path: _Path, depth: int, rest: float, tail: float) -
     return max(tail, (1.0 - r) * tail + r * total)
 
 
-@part()
+@part(makes_arrays=True)
 def _solve_tail(
     squared: Floats, weights: Floats, k: int, start: int, tails: Floats, best: Labels, max_nodes: int
 ) -> int:

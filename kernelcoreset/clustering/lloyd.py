@@ -136,7 +136,7 @@ def fill_empty(weights: Floats, labels: Labels, distances: Floats, k: int) -> No
         distances[farthest] = 0.0
 
 
-@part()
+@part(makes_arrays=True)
 def _follow(squared: Floats, weights: Floats, old: Labels, labels: Labels, clusters: _Clusters) -> bool:
     """Update the clusters for all points that moved, O(s) per such point; return whether any did."""
     moved = 0

@@ -41,7 +41,7 @@ def _times(matrix: Floats, vector: Floats, out: Floats) -> float:
     return product
 
 
-@part()
+@part(makes_arrays=True)
 def _pull(squared: Floats, weights: Floats, z: float, out: Floats) -> bool:
     """Write the coefficients of the reweighted mean, w d^(z - 2) / sum, and return whether it exists.
 
@@ -102,7 +102,7 @@ def best_center(block: Floats, weights: Floats, z: float, share: Floats, max_ste
     return cost
 
 
-@part()
+@part(makes_arrays=True)
 def _cost_at(block: Floats, weights: Floats, z: float, share: Floats) -> float:
     """Return the cost of one cluster with the center of coefficients `share`."""
     reach = np.empty(len(weights))
@@ -112,7 +112,7 @@ def _cost_at(block: Floats, weights: Floats, z: float, share: Floats) -> float:
     return cost
 
 
-@part()
+@part(makes_arrays=True)
 def _among(squared: Floats, members: NDArray[np.int64]) -> Floats:
     """Return the squared distances among `members`; four times as fast as indexing twice."""
     block = np.empty((len(members), len(members)))
@@ -123,7 +123,7 @@ def _among(squared: Floats, members: NDArray[np.int64]) -> Floats:
     return block
 
 
-@part()
+@part(makes_arrays=True)
 def _place_centers(
     squared: Floats, weights: Floats, labels: Labels, z: float, own: Floats, polish: bool, coefficients: Floats
 ) -> None:
@@ -193,7 +193,7 @@ def descend_centers(
     return cost, max_iter, False
 
 
-@part()
+@part(makes_arrays=True)
 def _assign_centers(weights: Floats, to_centers: Floats, labels: Labels, own: Floats, z: float) -> None:
     """Assign every point to its nearest center, and to an empty cluster the point that costs most; update `own`."""
     for i in range(len(labels)):

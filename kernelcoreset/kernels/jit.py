@@ -25,7 +25,8 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator like `njit` that keeps machine code; see `machine_code`."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = _njit(no_cfunc_wrapper=True, **options)(function)
+        # References to arrays are counted, also if a part that does not count them is the first to call this.
+        dispatcher = _njit(no_cfunc_wrapper=True, _nrt=True, **options)(function)
         dispatcher._cache = KeptCode(function)
         return dispatcher
 
@@ -66,15 +67,18 @@ class _PartCompiler(_Compiler):  # type: ignore[misc]
         return super().define_pipelines()
 
 
-def part(*, kept: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+def part(*, kept: bool = False, makes_arrays: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator for functions that only compiled functions call: they are compiled, and kept, with these.
 
     Without what a call from Python needs, which checks and converts every argument, this takes half the time. With
-    `kept` the function is kept by itself, to be called by its address.
+    `kept` the function is kept by itself, to be called by its address. References to arrays are counted only in
+    functions that make some or assign one to another, `makes_arrays`: counting takes as long as some hundred kernel
+    values for every tile.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        how = {} if kept else {"pipeline_class": _PartCompiler}
+        how: dict[str, Any] = {} if kept else {"pipeline_class": _PartCompiler}
+        how["_nrt"] = makes_arrays
         dispatcher = _njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **how, **options)(function)
 
         def refuse(*arguments: Any, **named: Any) -> Any:

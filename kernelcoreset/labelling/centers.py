@@ -29,11 +29,13 @@ from kernelcoreset.labelling.landmarks import (
     chunks,
     direct_rounding,
     direct_work,
+    least_work,
     without_zeros,
 )
 from kernelcoreset.labelling.mixtures import by_mixtures
 from kernelcoreset.labelling.monomials import ByMonomials, by_monomials
-from kernelcoreset.labelling.products import ManyCenters, by_sums, by_vectors
+from kernelcoreset.labelling.neighborhoods import by_neighborhoods
+from kernelcoreset.labelling.products import Entries, ManyCenters, by_sums, by_vectors
 from kernelcoreset.labelling.rungs import GridFirst, Level, TwoNearest, new_nearest
 
 ACCURACY = 1e-3
@@ -286,8 +288,9 @@ class Centers:
             worthwhile = accuracy > 0.0 and 1.0 / _LADDER_RANGE < largest < _LADDER_RANGE
             levels, direct = self._levels(accuracy) if worthwhile else ((), 0.0)
             method = TwoNearest(self, accuracy, levels)
-            few_left = any(isinstance(level, ByMonomials) for level in levels)
-            by_landmarks = worthwhile and not (levels and (few_left or self.points.shape[1] > _MOST_COLUMNS))
+            k, d = len(self), self.points.shape[1]
+            few_left = any(isinstance(level, ByMonomials) for level in levels) or direct < least_work(k, d)
+            by_landmarks = worthwhile and not (levels and (few_left or d > _MOST_COLUMNS))
             self._ladders[accuracy] = (
                 Ladder.choose(self.kernel, self.sparse, method, direct) if by_landmarks else Ladder(method)
             )
@@ -298,7 +301,7 @@ class Centers:
         direct = direct_work(self._combinations, len(self))
         if not products_pay(self.kernel, self.points.shape[1]):
             written = by_monomials(self.many, accuracy)
-            return ((), direct) if written is None else ((written,), written.work)
+            return self._near(accuracy, direct) if written is None else ((written,), written.work)
         sample = self.many.points[:: -(-len(self.many.points) // _PRODUCT_TRIAL)]
         levels, works, left = list[Level](), list[float](), list[float]()
         precisions: tuple[Precision, ...] = ("float32", "float64")
@@ -320,6 +323,15 @@ class Centers:
         for i in chosen:
             total, reach = total + reach * works[i], left[i]
         return tuple(levels[i] for i in chosen), total + reach * direct
+
+    def _near(self, accuracy: float, direct: float) -> tuple[tuple[Level, ...], float]:
+        """As `_levels`, with the level of near centers if it pays."""
+        level = by_neighborhoods(self.many, self._combinations, accuracy, accuracy < LABELS_ONLY)
+        if level is not None:
+            work, left = level.tried()
+            if cheapest([work], [left], direct):
+                return (level,), work + left * direct
+        return (), direct
 
     def _check(self, points: ArrayLike) -> NDArray[Any]:
         array = check_rows(points)
@@ -345,10 +357,20 @@ class Centers:
     @cached_property
     def _combinations(self) -> Combinations:
         rows = evaluator_of(self.kernel).rows(self.points[self._used])
-        coefficients = self.coefficients[:, self._used]
-        point, which = np.nonzero(coefficients.T)
-        starts = np.searchsorted(point, np.arange(len(rows.points) + 1))
-        return Combinations(rows, starts, np.ascontiguousarray(which), coefficients[which, point])
+        which, point, factors = self._entries
+        order = np.argsort(point, kind="stable")
+        starts = np.searchsorted(point[order], np.arange(len(rows.points) + 1))
+        return Combinations(rows, starts, which[order], factors[order])
+
+    @cached_property
+    def _own(self) -> Floats:
+        """The coefficients of the coreset points that some center uses; all of them as they are, since k s are many."""
+        return self.coefficients if self._used.all() else self.coefficients[:, self._used]
+
+    @cached_property
+    def _entries(self) -> Entries:
+        which, point = np.nonzero(self._own)
+        return Entries(which, point, self._own[which, point])
 
     @cached_property
     def grid(self) -> ByGrid | None:
@@ -358,12 +380,12 @@ class Centers:
     @cached_property
     def many(self) -> ManyCenters:
         """The centers as levels of matrix products need them, without the coreset points that no center uses."""
-        points, coefficients = self._combinations.rows.points, self.coefficients[:, self._used]
+        points = self._combinations.rows.points
         moved = points if self.origin is None else points - self.origin
         diagonals = evaluator_of(self.kernel).diagonal(as_columns(moved))
-        rounding = direct_rounding(self.kernel, moved, without_zeros(coefficients), diagonals)
+        rounding = direct_rounding(self.kernel, moved, without_zeros(self._own, self._entries), diagonals)
         return ManyCenters(
-            self.kernel, points, coefficients, self.spreads, self.origin, diagonals, rounding, self.typical
+            self.kernel, points, self._own, self._entries, self.spreads, self.origin, diagonals, rounding, self.typical
         )
 
     @cached_property
@@ -381,9 +403,8 @@ class Centers:
         return self._sparse(points if self.origin is None else points - self.origin)
 
     def _sparse(self, points: Floats) -> SparseCenters:
-        coefficients = self.coefficients[:, self._used]
         columns = as_columns(points)
-        own, products = without_zeros(coefficients), np.empty_like(coefficients)
+        own, products = without_zeros(self._own, self._entries), np.empty_like(self._own)
         for low in range(0, len(points), TILE):
             some = slice(low, low + TILE)
             products[:, some] = own @ evaluator_of(self.kernel).block(columns, points[some]).T

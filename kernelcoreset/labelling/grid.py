@@ -87,7 +87,7 @@ def by_grid(centers: ManyCenters, combinations: Combinations, accuracy: float) -
     allowed = _SHARE * accuracy * centers.typical
     if bounds is None or d > _MOST_DIMENSIONS or not allowed > 0.0:
         return None
-    total = float(np.abs(centers.coefficients).sum(axis=1).max())
+    total = centers.entries.total
     low, high = centers.points.min(axis=0), centers.points.max(axis=0)
     for degree in _DEGREES:
         fit = _fit(d, degree)

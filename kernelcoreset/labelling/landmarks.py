@@ -30,6 +30,7 @@ from kernelcoreset.kernels.loops.center_tiles import Bounds
 from kernelcoreset.kernels.loops.near import NOISE
 from kernelcoreset.kernels.loops.passes import GROUP, Cloud, Combinations, Landmarks
 from kernelcoreset.kernels.loops.tiles import TILE
+from kernelcoreset.labelling.products import Entries
 
 CHUNK = 32 * TILE
 """Points processed at a time: what they need stays in the second-level cache."""
@@ -42,6 +43,7 @@ _SAFE_SHARE = 1e-4  # of the largest share left
 _CHECKED = 256  # points that a user's function is checked on
 _LARGEST_SPAN_ROUNDING = 1e-6  # a basis with larger rounding is shortened: it would hide the residuals it measures
 _COUNTS = (4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256)
+_LEAST_LANDMARKS = 64
 _LARGEST_SHARE = 0.25  # of the coreset: with more landmarks there is little left to gain
 _TRIAL = 1024  # coreset points that landmarks are tried on
 _MANY_CENTERS = 64
@@ -212,6 +214,11 @@ def work(landmarks: Landmarks, d: int) -> float:
     return float(m + (m * k + p * p / 2 + 8 * k + 20) / (20 + d))
 
 
+def least_work(k: int, d: int) -> float:
+    """Return the cost per point of the fewest landmarks that prove much among many centers, in kernel values."""
+    return float(_LEAST_LANDMARKS + (_LEAST_LANDMARKS + 8) * k / (20 + d))
+
+
 def direct_work(centers: Combinations, k: int) -> float:
     """Return the cost per point of a direct evaluation, in kernel values."""
     s, d = centers.rows.points.shape
@@ -257,13 +264,13 @@ class SparseCenters(NamedTuple):
         return gram
 
 
-def without_zeros(coefficients: Floats) -> Any:
+def without_zeros(coefficients: Floats, entries: Entries) -> Any:
     """Return what multiplies like the coefficients: a sparse matrix of those of many centers, which are mostly 0."""
     if len(coefficients) <= _MANY_CENTERS:
         return coefficients
     from scipy.sparse import csr_array  # slow to import
 
-    return csr_array(coefficients)
+    return csr_array((entries.factors, (entries.which, entries.point)), shape=coefficients.shape)
 
 
 class Span(NamedTuple):

@@ -67,7 +67,7 @@ class ByMixtures(ByProducts):
     def _scores(self, rows: Lengths) -> Scores:
         unit = float(np.finfo(self.frame.dtype).eps) / 2.0
         terms = (self.coefficients.shape[1] + 8) * unit
-        sizes = float(np.abs(self.centers.coefficients).sum(axis=1).max())
+        sizes = self.centers.entries.total
         diagonals = self.products.diagonals(rows, centred=self.centers.origin is not None)
         if self.is_squared:
             bound = self.products.distance_bound(rows)

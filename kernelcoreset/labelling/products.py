@@ -34,6 +34,22 @@ _MOST_ENTRIES = 2  # of a point: a point that counts in several centers is multi
 _SMALL_OFFSET = 4.0  # an offset up to so many times the spread of the points costs only a few digits
 
 
+class Entries(NamedTuple):
+    """The coefficients that are not 0, center by center."""
+
+    which: Ints
+    """The center i."""
+    point: Ints
+    """The point j."""
+    factors: Floats
+    """a_ij."""
+
+    @property
+    def total(self) -> float:
+        """Largest sum of |a_ij| of a center."""
+        return float(np.bincount(self.which, np.abs(self.factors)).max())
+
+
 class ManyCenters(NamedTuple):
     """Centers c_i = sum_j a_ij phi(s_j), and what scores and their bounds need."""
 
@@ -42,6 +58,8 @@ class ManyCenters(NamedTuple):
     """s_j, shape (s, d)."""
     coefficients: Floats
     """a, shape (k, s)."""
+    entries: Entries
+    """The same without zeros."""
     spreads: Floats
     """1/2 sum_jl a_ij a_il d2(s_j, s_l), shape (k,)."""
     origin: Floats | None
@@ -274,7 +292,7 @@ class BySums(ByProducts):
 
     def _scores(self, rows: Lengths, nearest: Floats | None, first: Floats) -> Scores:
         unit = float(np.finfo(self.frame.dtype).eps) / 2.0
-        sizes = np.abs(self.centers.coefficients).sum(axis=1).max()
+        sizes = self.centers.entries.total
         diagonals = self.products.diagonals(rows, centred=self.centers.origin is not None)
         if not self.is_squared:
             bound = self.products.value_bound(rows, nearest)
@@ -296,15 +314,14 @@ def _even(n: int, most: int) -> int:
 
 def by_sums(centers: ManyCenters, precision: Precision, accuracy: float) -> BySums | None:
     """Return the level of sums, or None if the centers share so many points that it would not pay."""
-    which, point = np.nonzero(centers.coefficients)
+    which, point, factors = centers.entries
     k, s = centers.coefficients.shape
     if len(point) > _MOST_ENTRIES * s:
         return None
     mean = None if centers.origin is None else centers.origin
     products = products_of(centers.kernel, centers.points[point], precision, mean=mean)
-    factors = centers.coefficients[which, point].astype(precision)
     starts = np.searchsorted(which, np.arange(k + 1))
     offsets = -centers.spreads
     if not products.exact:
         offsets = offsets + centers.coefficients @ centers.diagonals
-    return BySums(centers, offsets, accuracy, products, starts, factors)
+    return BySums(centers, offsets, accuracy, products, starts, factors.astype(precision))

@@ -16,12 +16,13 @@ from kernelcoreset.kernels.loops.passes import Cloud, Landmarks, Nearest
 from kernelcoreset.labelling.grid import ByGrid
 from kernelcoreset.labelling.landmarks import Chunk, finish
 from kernelcoreset.labelling.monomials import ByMonomials
+from kernelcoreset.labelling.neighborhoods import ByNeighborhoods
 from kernelcoreset.labelling.products import ByProducts
 
 if TYPE_CHECKING:
     from kernelcoreset.labelling.centers import Centers
 
-Level = ByProducts | ByMonomials
+Level = ByProducts | ByMonomials | ByNeighborhoods
 """A rung after the landmarks."""
 
 

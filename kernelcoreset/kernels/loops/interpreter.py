@@ -36,12 +36,13 @@ _SQUARED_L2, _L1, _INNER, _NORMS, _NOTHING = range(5)
 
 
 @part(fastmath=FAST)
-def _measure(kind: int, columns: Floats, low: int, high: int, y: Floats, out: Floats) -> None:
-    """out[i] = sum_j (x_ij - y_j)^2, sum_j |x_ij - y_j|, sum_j x_ij y_j, sum_j x_ij^2 or 0.
+def _measure(kind: int, columns: Floats, d: int, low: int, high: int, y: Floats, out: Floats) -> None:
+    """out[i] = sum_j (x_ij - y_j)^2, sum_j |x_ij - y_j|, sum_j x_ij y_j, sum_j x_ij^2 or 0, over d coordinates.
 
     Four coordinates per loop: a third of the loads and stores of one coordinate at a time.
     """
-    d = columns.shape[0] if kind != _NOTHING else 0
+    if kind == _NOTHING:
+        d = 0
     m = high - low
     out[:m] = 0.0
     j = 0
@@ -137,10 +138,10 @@ def _powers(offset: float, degree: int, m: int, out: Floats) -> None:
 
 
 @part(fastmath=FAST)
-def _cosine(m: int, y: Floats, norms: Floats, on_itself: bool, out: Floats) -> None:
+def _cosine(m: int, y: Floats, d: int, norms: Floats, on_itself: bool, out: Floats) -> None:
     """From <x, y> and |x|^2 to <x, y> / (|x| |y|), zero if either is the zero vector; in place."""
     square = 0.0
-    for j in range(len(y)):
+    for j in range(d):
         square += y[j] * y[j]
     y_norm = np.sqrt(square)
     for i in range(m):
@@ -167,11 +168,11 @@ def _combine(code: int, factor: float, m: int, below: Floats, above: Floats) -> 
 def run(program: Program, columns: Floats, low: int, high: int, y: Floats, on_itself: bool, stack: Floats) -> None:
     """Write K(x, y), or the exact squared distance, of points low..high to stack[0]; K(x, x) with `on_itself`.
 
-    The last row of the stack is working space.
+    The last row of the stack is working space. Parts of arrays are made where they are used only: each takes as long as
+    a dozen kernel values, and few points may be asked for.
     """
     m = high - low
     d = columns.shape[0] - program.extra
-    features, others, scratch = columns[:d], y[:d], stack[stack.shape[0] - 1]
     top = -1
     for step in range(program.operations.shape[0]):
         code, argument = program.operations[step, 0], program.operations[step, 1]
@@ -180,20 +181,21 @@ def run(program: Program, columns: Floats, low: int, high: int, y: Floats, on_it
             call_user_tile(argument, columns, columns.shape[1], low, m, d, y, on_itself, stack[top])
         elif code < USER:
             top += 1
-            out, parameters = stack[top], program.parameters[argument:]
+            out, first = stack[top], program.parameters[argument]
             of_products = code == POLYNOMIAL or code == COSINE or (code == LINEAR and not program.squared)
             if on_itself:
                 kind = _NORMS if of_products else _NOTHING
             else:
                 kind = _INNER if of_products else (_L1 if code == LAPLACIAN else _SQUARED_L2)
-            _measure(kind, features, low, high, others, out)
+            _measure(kind, columns, d, low, high, y, out)
             if code == POLYNOMIAL:
-                _powers(parameters[0], np.int64(parameters[1]), m, out)
+                _powers(first, np.int64(program.parameters[argument + 1]), m, out)
             elif code == COSINE:
-                _measure(np.int64(_NORMS), features, low, high, others, scratch)
-                _cosine(m, others, scratch, on_itself, out)
+                scratch = stack[stack.shape[0] - 1]
+                _measure(np.int64(_NORMS), columns, d, low, high, y, scratch)
+                _cosine(m, y, d, scratch, on_itself, out)
             elif code != LINEAR:
-                _decay(code, parameters[0], m, program.squared, out)
+                _decay(code, first, m, program.squared, out)
         elif code == NORMALIZE:
             out, degrees = stack[top], columns[d, low:high]
             other = 1.0 if on_itself else y[d]

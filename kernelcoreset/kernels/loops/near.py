@@ -52,7 +52,7 @@ def _multiply(pair: Floats, other: Floats) -> None:
     pair[2] = half * other_mean + mean * other[2]
 
 
-@part()
+@part(makes_arrays=True)
 def _power(pair: Floats, degree: int) -> None:
     """From the numbers of a kernel to those of its power, in place, by repeated squaring."""
     base, same = np.empty(3), np.empty(3)
@@ -189,7 +189,7 @@ def pair_distance(program: Program, columns: Floats, i: int, y: Floats, work: Fl
     return squared
 
 
-@part(kept=True)
+@part(kept=True, makes_arrays=True)
 def correct_near(
     program: Program, columns: Floats, low: int, y: Floats, diagonal_tile: Floats, y_diagonal: float, tile: Floats
 ) -> None:
