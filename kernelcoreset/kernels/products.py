@@ -88,9 +88,7 @@ def products_of(
     codes = {int(code) for code, _ in evaluator.values.operations}
     if operations.COSINE in codes:  # a zero vector must stay zero, and lengths must not cancel
         mean = np.zeros(points.shape[1])
-    elif mean is None:
-        mean = points.mean(axis=0)
-    frame = Frame(_short(mean, points), np.dtype(precision))
+    frame = frame_of(points, precision, mean)
     prepared = frame.prepare(points.copy())  # rows may be used where they are, and the caller may change these
     with np.errstate(over="ignore"):
         shifts = (prepared.inner + frame.mean @ frame.mean).astype(frame.dtype)
@@ -101,6 +99,11 @@ def products_of(
     values = Operations(*codes_and_parameters, False)
     exact = Operations(*codes_and_parameters, evaluator.distances.squared)
     return Products(kernel, frame, prepared, shortest, values, exact)
+
+
+def frame_of(points: Floats, precision: Precision, mean: Floats | None = None) -> Frame:
+    """Return what vectors are centred by, about the mean of the points or what is given, and rounded to."""
+    return Frame(_short(points.mean(axis=0) if mean is None else mean, points), np.dtype(precision))
 
 
 def _short(mean: Floats, points: Floats) -> Floats:

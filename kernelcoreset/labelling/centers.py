@@ -20,6 +20,7 @@ from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Nearest
 from kernelcoreset.kernels.loops.tiles import TILE
 from kernelcoreset.kernels.products import products_pay
 from kernelcoreset.kernels.rounding import Precision
+from kernelcoreset.labelling.directions import by_directions
 from kernelcoreset.labelling.grid import ByGrid, by_grid
 from kernelcoreset.labelling.landmarks import (
     CHUNK,
@@ -35,13 +36,11 @@ from kernelcoreset.labelling.landmarks import (
 from kernelcoreset.labelling.mixtures import by_mixtures
 from kernelcoreset.labelling.monomials import ByMonomials, by_monomials
 from kernelcoreset.labelling.neighborhoods import by_neighborhoods
-from kernelcoreset.labelling.products import Entries, ManyCenters, by_sums, by_vectors
+from kernelcoreset.labelling.products import LABELS_ONLY, Entries, ManyCenters, by_sums, by_vectors
 from kernelcoreset.labelling.rungs import GridFirst, Level, TwoNearest, new_nearest
 
 ACCURACY = 1e-3
 """Largest error of a squared distance by default, relative to itself plus the typical one; see `Centers.label`."""
-LABELS_ONLY = 1e30
-"""An accuracy that every distance meets, for callers that use the labels alone."""
 MANY_ROWS = 65_536
 """From so many rows on, preparing a grid takes less time than it saves."""
 
@@ -302,7 +301,16 @@ class Centers:
         if not products_pay(self.kernel, self.points.shape[1]):
             written = by_monomials(self.many, accuracy)
             return self._near(accuracy, direct) if written is None else ((written,), written.work)
-        sample = self.many.points[:: -(-len(self.many.points) // _PRODUCT_TRIAL)]
+        levels, work = self._by_products(accuracy, direct)
+        coarse = by_directions(self.many, accuracy)
+        if coarse is not None:
+            share = self._left_by(coarse)
+            if cheapest([coarse.work], [share], work):
+                return (coarse, *levels), coarse.work + share * work
+        return levels, work
+
+    def _by_products(self, accuracy: float, direct: float) -> tuple[tuple[Level, ...], float]:
+        """As `_levels`, for the levels of products in all columns."""
         levels, works, left = list[Level](), list[float](), list[float]()
         precisions: tuple[Precision, ...] = ("float32", "float64")
         for precision in precisions:
@@ -315,14 +323,19 @@ class Centers:
             works.append(level.work)
             if left and left[0] < _FEW_LEFT:  # float64 decides nearly all of these; no need to compile it for a trial
                 return tuple(levels), works[0] + left[0] * works[1]
-            sure = np.empty(len(sample), dtype=np.bool_)
-            level.run(sample, new_nearest(len(sample)), sure)
-            left.append(1.0 - float(sure.mean()))
+            left.append(self._left_by(level))
         chosen = cheapest(works, left, direct)
         reach, total = 1.0, 0.0
         for i in chosen:
             total, reach = total + reach * works[i], left[i]
         return tuple(levels[i] for i in chosen), total + reach * direct
+
+    def _left_by(self, level: Level) -> float:
+        """The share of some coreset points that a level of products leaves without a proof."""
+        sample = self.many.points[:: -(-len(self.many.points) // _PRODUCT_TRIAL)]
+        sure = np.empty(len(sample), dtype=np.bool_)
+        level.run(sample, new_nearest(len(sample)), sure)
+        return 1.0 - float(sure.mean())
 
     def _near(self, accuracy: float, direct: float) -> tuple[tuple[Level, ...], float]:
         """As `_levels`, with the level of near centers if it pays."""

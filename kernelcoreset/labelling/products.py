@@ -30,7 +30,10 @@ from kernelcoreset.kernels.products import Frame, Lengths, Products, products_of
 from kernelcoreset.kernels.rounding import Precision
 
 _UNIT = 2.0**-53
-_MOST_ENTRIES = 2  # of a point: a point that counts in several centers is multiplied once for each
+LABELS_ONLY = 1e30
+"""An accuracy that every distance meets, for callers that use the labels alone."""
+MOST_ENTRIES = 2
+"""Centers per point: a point that counts in several centers is multiplied once for each."""
 _SMALL_OFFSET = 4.0  # an offset up to so many times the spread of the points costs only a few digits
 
 
@@ -316,7 +319,7 @@ def by_sums(centers: ManyCenters, precision: Precision, accuracy: float) -> BySu
     """Return the level of sums, or None if the centers share so many points that it would not pay."""
     which, point, factors = centers.entries
     k, s = centers.coefficients.shape
-    if len(point) > _MOST_ENTRIES * s:
+    if len(point) > MOST_ENTRIES * s:
         return None
     mean = None if centers.origin is None else centers.origin
     products = products_of(centers.kernel, centers.points[point], precision, mean=mean)

@@ -80,6 +80,21 @@ def _expm1_base_2(x: Any) -> Any:
     return two_to_k * (r * p) + (two_to_k - _ONE)
 
 
+@compiled(fastmath=FAST, inline="always")
+def _exp_base_2(x: Any) -> Any:
+    """2^x for a float32 x, cut off at 2^-126 and 2^126."""
+    x = min(max(x, _FARTHEST), -_FARTHEST)
+    shifted = x + _ROUND
+    r = x - (shifted - _ROUND)
+    p = _P5 * r + _P4
+    p = p * r + _P3
+    p = p * r + _P2
+    p = p * r + _P1
+    p = p * r + _P0
+    two_to_k = np.int32((np.float32(shifted).view(np.int32) + _BIAS) << _MANTISSA).view(np.float32)
+    return two_to_k * (r * p) + two_to_k
+
+
 def expm1_of_minus_like(t: Any) -> Any:
     """exp(-t) - 1 in the precision of t; for compiled code."""
     raise NotImplementedError("only compiled code calls this")
@@ -284,6 +299,79 @@ def center_sums(
                 _add_tile(stack[0], factors[j], partial)
             if (j - starts[c]) % GROUP == GROUP - 1 or j == starts[c + 1] - 1:
                 _flush(partial, own)
+
+
+class RowErrors(NamedTuple):
+    """What the bounds of `labelling.directions` need of each row; arrays of shape (b,)."""
+
+    left: Floats
+    """Length of what directions leave of the row."""
+    across: Floats
+    """Rounding of the t_j."""
+    skews: Floats
+    """How far the mean of the t_j of a center may be from 0."""
+    grows: Floats
+    """exp(T)."""
+    relative: Floats
+    """Rounding of K_j."""
+
+
+class Moments(NamedTuple):
+    """Of the kernel values of each center's points, weighted by their factors; shape (k, b)."""
+
+    sums: Floats
+    squares: Floats
+    """Sums of squared values."""
+    largest: Reals
+
+
+@part(fastmath=FAST)
+def _add_moments(
+    products: Reals, exponents: Reals, exponent: Any, factor: Any, sums: Reals, squares: Reals, largest: Reals
+) -> None:
+    for i in range(products.shape[0]):
+        value = _exp_base_2((exponents[i] + exponent) + products[i])
+        part_of_sum = factor * value
+        sums[i] += part_of_sum
+        squares[i] += part_of_sum * value
+        largest[i] = value if value > largest[i] else largest[i]
+
+
+@compiled(fastmath=FAST, nogil=True)
+def center_moments(block: Reals, exponents: Reals, own: Reals, starts: Ints, factors: Reals, out: Moments) -> None:
+    """Moments of 2^(block[j, i] + exponents[c, i] + own[j]) over the points j of each center c; all in float32."""
+    sums, squares = np.zeros(block.shape[1], block.dtype), np.zeros(block.shape[1], block.dtype)
+    for c in range(exponents.shape[0]):
+        out.sums[c, :] = 0.0
+        out.squares[c, :] = 0.0
+        out.largest[c, :] = 0.0
+        for j in range(starts[c], starts[c + 1]):
+            _add_moments(block[j], exponents[c], own[j], factors[j], sums, squares, out.largest[c])
+            if (j - starts[c]) % GROUP == GROUP - 1 or j == starts[c + 1] - 1:
+                _flush(sums, out.sums[c])
+                _flush(squares, out.squares[c])
+
+
+_SUM = 20.0 * 2.0**-24  # rounding of a sum of up to 16 terms and their factors, relative to the largest value
+_SQUARES = 80.0 * 2.0**-24  # that of a variance, a difference of two such sums
+_CUT_OFF = 1e-37
+
+
+@compiled(fastmath=FAST, nogil=True)
+def largest_sums(moments: Moments, roots: Floats, rows: RowErrors) -> None:
+    """Replace sums by the largest they may be, and squares by half of the range; see `labelling.directions`."""
+    for c in range(moments.sums.shape[0]):
+        sums, squares, largest = moments.sums[c], moments.squares[c], moments.largest[c]
+        for i in range(sums.shape[0]):
+            most = np.float64(largest[i])
+            spread = np.sqrt(max(squares[i] - sums[i] * sums[i], 0.0) + _SQUARES * (most * most))
+            size = roots[c] * rows.left[i] + rows.across[i]
+            grown = most * rows.grows[i]
+            middle = 0.25 * grown * (size * size)
+            half = spread * size + rows.skews[i] * sums[i] + middle
+            half += rows.relative[i] * grown + _SUM * most + _CUT_OFF * rows.grows[i]
+            sums[i] += middle + half
+            squares[i] = half
 
 
 @compiled(fastmath=FAST, nogil=True)
