@@ -13,6 +13,7 @@ import shutil
 import sys
 import threading
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,13 @@ from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.spark.jobs.batch import write_labels
-from kernelcoreset.spark.jobs.coreset import build
+from kernelcoreset.spark.jobs.coreset import build, refined
 from kernelcoreset.spark.jobs.input import Input
 
 FILES = 8
 GROUP_ROWS = 2_048
 MEMORY_SHAPE, MEMORY_K = (200_000, 1_536), 10
-MLLIB_SHAPE, MLLIB_K, MLLIB_SIZE = (100_000, 3_000), 100, 4_000
+MLLIB_SHAPE, MLLIB_K, MLLIB_SIZE = (100_000, 3_000), 100, 2_000
 CONF = tables.ROOT / "conf" / "spark-defaults.conf"
 
 
@@ -88,7 +89,7 @@ class Job:
             data = Input(spark, settings.input)
             coreset = build(data, settings, story)
         times.append(time.perf_counter())
-        model = cluster_coreset(coreset, settings, story)
+        model = cluster_coreset(coreset, settings, story, partial(refined, data, settings, story))
         times.append(time.perf_counter())
         with Memory(0.05) as labelling:
             write_labels(data, model, settings, story)
@@ -113,7 +114,7 @@ def measure_memory(options: argparse.Namespace) -> None:
         print(*rows[-1], flush=True)
     spark.stop()
     header = (
-        *("kernel", "`input.scan`", "leaves", "build", "solve", "label and write"),
+        *("kernel", "`input.scan`", "leaves", "build", "cluster", "label and write"),
         *("worker, build", "worker, label", "driver's Python"),
     )
     words = (
@@ -182,7 +183,7 @@ def measure_mllib(options: argparse.Namespace) -> None:
         ["scikit-learn KMeans, 20 iterations, in memory", "-", f"{reference:,.1f}", "0"],
     ]
     stages = ", ".join(
-        f"{name} {s:.1f} s" for name, s in zip(("build", "solve", "label and write"), job.seconds, strict=True)
+        f"{name} {s:.1f} s" for name, s in zip(("build", "cluster", "label and write"), job.seconds, strict=True)
     )
     tables.write_results(
         options.out or Path("docs/results/wide_mllib.md"),

@@ -23,6 +23,7 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import KINDS, center_set_costs, draw_center_sets, relative_errors
 from kernelcoreset.coresets.flow import Flow, plan_flow
 from kernelcoreset.coresets.optimum import least_cost
+from kernelcoreset.coresets.points import distances_among
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.seeding import seed_pivots
 from kernelcoreset.coresets.transport import (
@@ -36,7 +37,6 @@ from kernelcoreset.coresets.transport import (
 from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
-from kernelcoreset.kernels.products import products_of, products_pay
 from kernelcoreset.reporting.notebook import card, sentences, verdicts
 from kernelcoreset.reporting.verdict import coreset_verdict
 
@@ -237,18 +237,9 @@ class Premises(NamedTuple):
 
 def premises_of(points: Floats, weights: Floats, recipe: Recipe) -> Premises:
     """Return what a proof needs of a coreset, in O(s^3) for s points. Assumes validated input."""
-    squared, z = _squared_distances(points, recipe.kernel), recipe.z
+    squared, z = distances_among(recipe.kernel, points), recipe.z
     at_cost = least_cost(squared, weights, recipe.k, z)
     return Premises(weights, squared, at_cost, largest_shares(squared, weights, at_cost, z), z)
-
-
-def _squared_distances(points: Floats, kernel: Kernel) -> Floats:
-    """Between all pairs of points, by matrix products in float64 if they are faster."""
-    if not products_pay(kernel, points.shape[1]):
-        return kernel.squared_distances(points, points)
-    squared: Floats = products_of(kernel, points).squared_distances(points).astype(np.float64, copy=False)
-    np.fill_diagonal(squared, 0.0)
-    return squared
 
 
 def prove(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelcoreset.checks import (
     Floats,
+    Ints,
     as_numeric,
     check_at_least,
     check_choice,
@@ -17,7 +21,8 @@ from kernelcoreset.checks import (
     check_weights,
 )
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.coresets.seeding import seed_pivots
+from kernelcoreset.coresets.points import distances_among
+from kernelcoreset.coresets.seeding import Seeding, seed_by_matrix, seed_pivots
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
@@ -25,6 +30,7 @@ from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.products import products_of, products_pay
 
 KINDS = ("uniform", "spread", "crowded")
+_MATRIX_POINTS = 4_096  # up to so many points of many columns, all distances between them are computed once
 
 
 def empirical_error(
@@ -129,34 +135,52 @@ def center_set_costs(
         raise DataError(f"`center_sets` must have shape (m, k, d) with no dimension 0; got {sets.shape}.")
     check_same_dimension("center_sets", sets.shape[2], points.shape[1], "`points`")
     centers = check_points(sets.reshape(-1, sets.shape[2]), "center_sets")
-    evaluator = evaluator_of(kernel)
     if products_pay(kernel, points.shape[1]):
-        costs = _costs_by_products(points, weights, centers, sets.shape[1], kernel, z)
-    else:
-        costs = np.zeros(len(sets))
-        cloud, rows = evaluator.cloud(as_columns(points)), evaluator.rows(centers)
-        passes.center_set_costs(evaluator.distances, cloud, weights, rows, sets.shape[1], z, costs)
+        # Sets that are drawn from few points, such as a coreset, have many centers in common: each is compared once.
+        distinct, places = np.unique(centers, axis=0, return_inverse=True)
+        costs: Floats = chosen_costs(points, weights[:, None], distinct, places.reshape(len(sets), -1), kernel, z)[0]
+        return costs
+    evaluator = evaluator_of(kernel)
+    costs = np.zeros(len(sets))
+    cloud, rows = evaluator.cloud(as_columns(points)), evaluator.rows(centers)
+    passes.center_set_costs(evaluator.distances, cloud, weights, rows, sets.shape[1], z, costs)
     if not np.isfinite(costs).all():
         raise evaluator.overflow("the clustering cost", points.T)
     return costs
 
 
-def _costs_by_products(points: Floats, weights: Floats, centers: Floats, k: int, kernel: Kernel, z: float) -> Floats:
-    """Return the cost of each k centers that follow each other. Assumes validated input.
+def chosen_costs(points: Floats, weights: Floats, among: Floats, chosen: Ints, kernel: Kernel, z: float) -> Floats:
+    """Return the costs of center sets that are chosen among few points, by matrix products. Assumes validated input.
 
-    Sets that are drawn from few points, such as a coreset, have many centers in common: each is compared once.
+    Each point that centers are chosen among is compared with the points once, in however many sets it is.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d)
+    weights : ndarray of shape (n, g)
+        g weights per point, for g costs of each set: of parts of the points, for example.
+    among : ndarray of shape (p, d)
+    chosen : ndarray of shape (m, k)
+        Rows of `among`.
+    kernel : Kernel
+        One with `has_products`.
+    z : float
+
+    Returns
+    -------
+    ndarray of shape (g, m)
     """
-    distinct, places = np.unique(centers, axis=0, return_inverse=True)
-    places = places.reshape(-1, k)
-    products = products_of(kernel, distinct)
-    costs = np.zeros(len(places))
-    with np.errstate(over="ignore", invalid="ignore"):  # the caller looks for what overflows
+    products = products_of(kernel, among)
+    costs = np.zeros((len(chosen), weights.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):
         for low in range(0, len(points), products.block_rows):
             part = slice(low, low + products.block_rows)
             squared = products.squared_distances(points[part])
-            for i, place in enumerate(places):
+            for i, place in enumerate(chosen):
                 costs[i] += (squared[place].min(axis=0) ** (0.5 * z)) @ weights[part]
-    return costs
+    if not np.isfinite(costs).all():
+        raise evaluator_of(kernel).overflow("the clustering cost", points.T)
+    return costs.T
 
 
 def draw_center_sets(
@@ -206,40 +230,88 @@ def draw_center_sets(
     generator = np.random.default_rng(check_seed(seed))
     if kind == "uniform":
         return points[generator.integers(len(points), size=(count, k))]
-    cloud = evaluator_of(kernel).cloud(as_columns(points))
-    sets = np.empty((count, k, points.shape[1]))
+    return points[_draw_by_seedings(points, weights, k, kernel, z, kind, count, generator)]
+
+
+def _draw_by_seedings(
+    points: Floats,
+    weights: Floats,
+    k: int,
+    kernel: Kernel,
+    z: float,
+    kind: str,
+    count: int,
+    generator: np.random.Generator,
+) -> Ints:
+    """The points of "spread" or "crowded" center sets, shape (count, k)."""
+    seed = _seeding_of(points, weights, k, kernel, z)
+    sets = np.empty((count, k), dtype=np.int64)
     for centers in sets:
-        seeding = seed_pivots(kernel, cloud, weights, k, z, generator)
+        seeding = seed(generator)
         if kind == "spread":  # there are fewer pivots than k if the data has fewer distinct points
-            centers[:] = points[np.resize(seeding.pivots, k)]
+            centers[:] = np.resize(seeding.pivots, k)
         else:
             cluster = seeding.nearest[generator.choice(len(points), p=weights / weights.sum())]
-            centers[:] = points[generator.choice(np.flatnonzero(seeding.nearest == cluster), size=k)]
+            centers[:] = generator.choice(np.flatnonzero(seeding.nearest == cluster), size=k)
     return sets
 
 
-def draw_mixed_center_sets(
-    points: Floats, weights: Floats, k: int, kernel: Kernel, z: float, count: int, seed: int
-) -> tuple[Floats, tuple[str, ...]]:
-    """Return center sets of all kinds, drawn from a coreset, and the kind of each. Assumes validated input.
+def _seeding_of(
+    points: Floats, weights: Floats, k: int, kernel: Kernel, z: float
+) -> Callable[[np.random.Generator], Seeding]:
+    """What draws k pivots by D^z sampling, again and again."""
+    if products_pay(kernel, points.shape[1]) and len(points) <= _MATRIX_POINTS:
+        powers = distances_among(kernel, points)
+        if np.isfinite(powers).all():
+            powers = powers if z == 2.0 else powers ** (0.5 * z)
+            return lambda generator: seed_by_matrix(powers, weights, k, generator)
+    cloud = evaluator_of(kernel).cloud(as_columns(points))
+    return lambda generator: seed_pivots(kernel, cloud, weights, k, z, generator)
 
-    "uniform" sets are coreset points drawn by weight, which are distributed like random rows.
+
+class CenterSets(NamedTuple):
+    """Center sets that are chosen among few points."""
+
+    among: Floats
+    """Shape (p, d)."""
+    chosen: Ints
+    """Rows of `among`, shape (m, k)."""
+    kinds: tuple[str, ...]
+    """The kind of each set, one of `KINDS`."""
+
+
+def draw_mixed_center_sets(
+    points: Floats,
+    weights: Floats,
+    k: int,
+    kernel: Kernel,
+    z: float,
+    count: int,
+    seed: int,
+    most: int | None = None,
+) -> CenterSets:
+    """Return center sets of all kinds, drawn from a coreset. Assumes validated input.
+
+    "uniform" sets are coreset points drawn by weight, which are distributed like random rows. If the coreset has more
+    than `most` points, so many of them are drawn by weight first, and all sets are drawn from these.
 
     Examples
     --------
     >>> import numpy as np
     >>> from kernelcoreset import Linear
-    >>> sets, kinds = draw_mixed_center_sets(np.arange(9.0)[:, None], np.ones(9), 2, Linear(), 2.0, 5, seed=0)
-    >>> sets.shape, kinds
-    ((5, 2, 1), ('uniform', 'uniform', 'spread', 'spread', 'crowded'))
+    >>> found = draw_mixed_center_sets(np.arange(9.0)[:, None], np.ones(9), 2, Linear(), 2.0, 5, seed=0)
+    >>> found.chosen.shape, found.kinds
+    ((5, 2), ('uniform', 'uniform', 'spread', 'spread', 'crowded'))
     """
     kinds = tuple(KINDS[i * len(KINDS) // count] for i in range(count))
-    by_weight = np.random.default_rng(seed).choice(len(weights), size=(count, k), p=weights / weights.sum())
-    sets = points[by_weight]
+    generator = np.random.default_rng(seed)
+    if most is not None and len(points) > most:
+        drawn = generator.choice(len(weights), size=most, p=weights / weights.sum())
+        points, weights = points[drawn], np.ones(most)
+    chosen = generator.choice(len(weights), size=(count, k), p=weights / weights.sum())
     for kind in KINDS[1:]:
         own = np.flatnonzero(np.array(kinds) == kind)
         if len(own):
-            sets[own] = draw_center_sets(
-                points, k, kernel, kind=kind, n_center_sets=len(own), z=z, weights=weights, seed=seed
-            )
-    return sets, kinds
+            draws = np.random.default_rng(seed)
+            chosen[own] = _draw_by_seedings(points, weights, k, kernel, z, kind, len(own), draws)
+    return CenterSets(points, chosen, kinds)

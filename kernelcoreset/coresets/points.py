@@ -58,6 +58,15 @@ def distances_between(kernel: Kernel, few: NDArray[Any], many: NDArray[Any]) -> 
     raise evaluator_of(kernel).overflow("K(x, y)", many.T.astype(np.float64))
 
 
+def distances_among(kernel: Kernel, points: Floats) -> Floats:
+    """Return squared distances between all pairs of points, in float64, by matrix products if they are faster."""
+    if not products_pay(kernel, points.shape[1]):
+        return kernel.squared_distances(points, points)
+    squared: Floats = products_of(kernel, points).squared_distances(points).astype(np.float64, copy=False)
+    np.fill_diagonal(squared, 0.0)
+    return squared
+
+
 def _small_mean(points: Floats) -> Floats | None:
     """Zero if points need no centring, because their mean is shorter than their spread: rows are not copied then."""
     mean = points.mean(axis=0)

@@ -92,6 +92,26 @@ def draw_pivots(
         pivots = np.concatenate([pivots, fresh])
 
 
+def seed_by_matrix(powers: Floats, weights: Floats, count: int, generator: np.random.Generator) -> Seeding:
+    """As `seed_pivots` from the matrix of distance^z between all points, for many seedings of the same points."""
+    n = len(weights)
+    nearest, onward, best = np.zeros(n, dtype=np.int32), np.zeros(n), np.full(n, np.inf)
+    mass, pivots = weights, list[int]()
+    while True:
+        last = int(np.flatnonzero(mass)[-1])  # rounding may move the number past the end
+        sums = np.cumsum(mass)
+        pivot = min(int(np.searchsorted(sums, generator.random() * sums[-1], side="right")), last)
+        own = powers[pivot]
+        onward = np.where(nearest == len(pivots) - 1, own, onward)
+        is_nearer = own < best
+        nearest[is_nearer], onward[is_nearer], best[is_nearer] = len(pivots), 0.0, own[is_nearer]
+        pivots.append(pivot)
+        mass = weights * best
+        cost = float(mass.sum())
+        if len(pivots) >= count or cost <= 0.0:
+            return Seeding(np.array(pivots), best, nearest, onward, cost)
+
+
 @compiled()
 def pick(best: Floats, weights: Floats, tile_costs: Floats, uniforms: Floats) -> Indices:
     """Return, for each uniform number u, the point where the running sum of weight * best passes u times the total.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.coresets.points import distances_among
 from kernelcoreset.kernels.families import Linear
 from kernelcoreset.kernels.kernel import Kernel
 
@@ -88,7 +89,7 @@ def leading_components(points: Floats, weights: Floats, kernel: Kernel) -> tuple
     from scipy.linalg import eigh  # slow to import, and executors never draw
 
     n, share = len(points), weights / weights.sum()
-    squared = kernel.squared_distances(points, points)
+    squared = distances_among(kernel, points)
     means = squared @ share
     gram = 0.5 * (means[:, np.newaxis] + means - squared - share @ means)
     root = np.sqrt(share)

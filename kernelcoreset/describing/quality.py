@@ -13,6 +13,7 @@ from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.choosing_k import weighted_rand_index
 from kernelcoreset.clustering.trials import Trials, structureless
 from kernelcoreset.coresets.coreset import Coreset
+from kernelcoreset.coresets.points import distances_among
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.kernel import Kernel
 
@@ -89,7 +90,7 @@ def _in_feature_space(
     points: Floats, weights: Floats, labels: NDArray[Any], kernel: Kernel
 ) -> tuple[float | None, float | None]:
     """Share of the variance between the clusters, and the silhouette by centers."""
-    squared = kernel.squared_distances(points, points)
+    squared = distances_among(kernel, points)
     total = float(weights @ squared @ weights / (2.0 * weights.sum()))
     clusters = np.unique(labels)
     shares = np.where(labels == clusters[:, np.newaxis], weights, 0.0)

@@ -223,7 +223,14 @@ def _extreme(
 
 
 def _row(columns: Mapping[str, pa.Array], place: Any) -> dict[str, Any]:
-    return {name: _plain(values[int(place)].as_py()) for name, values in columns.items()}
+    return {name: _plain(_beginning(values[int(place)])) for name, values in columns.items()}
+
+
+def _beginning(value: pa.Scalar) -> Any:
+    """A value in Python; of a long list only what is shown, since each element takes at least three letters."""
+    if isinstance(value, pa.ListScalar) and value.is_valid:
+        return value.values[:_MOST_LETTERS].to_pylist()
+    return value.as_py()
 
 
 def _plain(value: Any) -> Any:

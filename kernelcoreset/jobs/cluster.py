@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kernelcoreset.coresets.coreset import Coreset
@@ -30,8 +31,16 @@ def plan(settings: Settings) -> dict[str, Any]:
     return {"coreset_points": len(coreset), "k": settings.cluster.k, "restarts": settings.cluster.n_init}
 
 
-def cluster_coreset(coreset: Coreset, settings: Settings, record: RunRecord) -> KernelKMeansModel:
-    """Return the model fitted on a coreset, saved if the settings have a `cluster.model_path`."""
+def cluster_coreset(
+    coreset: Coreset,
+    settings: Settings,
+    record: RunRecord,
+    refine: Callable[[KernelKMeansModel], KernelKMeansModel] | None = None,
+) -> KernelKMeansModel:
+    """Return the model fitted on a coreset, saved if the settings have a `cluster.model_path`.
+
+    `refine` improves the model before it is saved.
+    """
     if "kernel" not in coreset.settings:
         raise DataError("The coreset does not say which kernel it was built with. Build it with build-coreset.")
     kernel = Kernel.from_dict(coreset.settings["kernel"], trusted_modules=settings.run.trusted_modules)
@@ -39,7 +48,9 @@ def cluster_coreset(coreset: Coreset, settings: Settings, record: RunRecord) -> 
     model = KernelKMeansModel.fit_coreset(
         coreset, wanted.k, kernel, z=settings.coreset.z, seed=settings.coreset.seed, **wanted.effort
     )
-    record.add(kernel=repr(kernel), coreset_cost=model.solution.cost, n_iter=model.solution.n_iter)
+    if refine is not None:
+        model = refine(model)
+    record.add(kernel=repr(kernel), coreset_cost=model.coreset_cost, n_iter=model.solution.n_iter)
     save_model(model, settings, record)
     return model
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcoreset.checks import Floats
+from kernelcoreset.checks import Floats, Ints
 from kernelcoreset.coresets.certificate import Certificate, Premises, premises_of, prove, what_it_means
-from kernelcoreset.coresets.error import center_set_costs, relative_errors
+from kernelcoreset.coresets.error import center_set_costs, chosen_costs, relative_errors
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.transport import distance_blocks
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.products import products_pay
 
 _GROUPS = 20  # groups of sampled rows: the spread of their sums gives the standard error
 _WAITING = _GROUPS * 1024  # sampled rows measured at once: a full tile per group
@@ -28,7 +29,10 @@ class Probe:
 
     Parameters
     ----------
-    center_sets : ndarray of shape (m, k, d)
+    among : ndarray of shape (p, d)
+        The points that centers are chosen among: few, since they go to every task.
+    chosen : ndarray of shape (m, k)
+        The centers of each set, as rows of `among`.
     kernel : Kernel
     z : float
     fraction : float
@@ -40,13 +44,30 @@ class Probe:
         Share of the sampled rows that come to the driver, for the proof.
     """
 
-    center_sets: Floats
+    among: Floats
+    chosen: Ints
     kernel: Kernel
     z: float
     fraction: float
     seed: int
     kinds: tuple[str, ...] = ()
     kept: float = 0.0
+
+    @property
+    def center_sets(self) -> Floats:
+        """The sets written out, shape (m, k, d)."""
+        return self.among[self.chosen]
+
+    def costs(self, points: Floats, weights: Floats) -> Floats:
+        """Return the costs of the sets on points (n, d) with g weights each, shape (n, g): shape (g, m)."""
+        if products_pay(self.kernel, points.shape[1]):
+            return chosen_costs(points, weights, self.among, self.chosen, self.kernel, self.z)
+        costs, sets = np.zeros((weights.shape[1], len(self.chosen))), self.center_sets
+        for own, each in zip(costs, weights.T, strict=True):
+            rows = np.flatnonzero(each)
+            if len(rows):
+                own[:] = center_set_costs(points[rows], sets, self.kernel, z=self.z, weights=each[rows])
+        return costs
 
 
 class Tally:
@@ -88,7 +109,7 @@ class Tally:
         self.rows = self.bad_rows = self.sampled = 0
         self.bad_columns: dict[str, int] = {}
         self.sizes, self.weights, self.costs = np.zeros(k), np.zeros(k), np.zeros(k)
-        self._set_costs = np.zeros((_GROUPS, 0 if probe is None else len(probe.center_sets)))
+        self._set_costs = np.zeros((_GROUPS, 0 if probe is None else len(probe.chosen)))
         self.descriptions: list[dict[str, Any]] = []
         self._waiting: list[tuple[Floats, Floats]] = []
         self._kept: list[tuple[Floats, Floats]] = []
@@ -124,12 +145,8 @@ class Tally:
         points = np.concatenate([columns for columns, _ in waiting], axis=1).T
         weights = np.concatenate([some for _, some in waiting])
         places = np.arange(self.sampled - len(weights), self.sampled) % _GROUPS
-        for group in range(_GROUPS):
-            rows = places == group
-            if weights[rows].any():
-                self._set_costs[group] += center_set_costs(
-                    points[rows], probe.center_sets, probe.kernel, z=probe.z, weights=weights[rows]
-                )
+        by_group = np.where(places[:, np.newaxis] == np.arange(_GROUPS), weights[:, np.newaxis], 0.0)
+        self._set_costs += probe.costs(points, by_group)
 
     @property
     def set_costs(self) -> Floats:
@@ -203,7 +220,7 @@ class Tally:
         premises : Premises, optional
             `premises_for` of the probe and the coreset, if they are known already.
         """
-        k, share = probe.center_sets.shape[1], probe.fraction * probe.kept
+        k, share = probe.chosen.shape[1], probe.fraction * probe.kept
         measured = self._measured(probe, coreset_points, coreset_weights, coreset_cost)
         rows, weights = self.kept
         rows, weights = rows[weights > 0], weights[weights > 0]
@@ -220,7 +237,7 @@ class Tally:
         """The largest relative error over the probe's center sets and the clustering's own, and its standard error."""
         sums = self.set_costs.sum(axis=0)
         truth = sums / probe.fraction
-        estimate = center_set_costs(coreset_points, probe.center_sets, probe.kernel, z=probe.z, weights=coreset_weights)
+        estimate = probe.costs(coreset_points, coreset_weights[:, np.newaxis])[0]
         known = truth > 0
         if not known.any():
             return {"largest_error": None, "center_sets": len(sums), "fraction": probe.fraction, "standard_error": None}
@@ -244,7 +261,7 @@ class Tally:
 
 def premises_for(probe: Probe, coreset_points: Floats, coreset_weights: Floats) -> Premises:
     """Return what the proof needs of the coreset alone."""
-    recipe = Recipe(k := probe.center_sets.shape[1], probe.kernel, max(k, len(coreset_points)), z=probe.z)
+    recipe = Recipe(k := probe.chosen.shape[1], probe.kernel, max(k, len(coreset_points)), z=probe.z)
     return premises_of(np.array(coreset_points), np.array(coreset_weights), recipe)
 
 

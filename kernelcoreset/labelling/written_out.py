@@ -88,7 +88,7 @@ def lloyd_with_labels(
             if np.array_equal(before, labels):
                 break
             mass = np.bincount(labels, weights, minlength=len(means)).astype(np.float64)
-            means = _moved(means, frame, sums, mass)
+            means = _moved(means, frame.mean, sums, mass)
     return means, labels
 
 
@@ -125,7 +125,66 @@ def lloyd_over_chosen(
     labels = np.empty(len(own), dtype=np.int32)
     with np.errstate(over="ignore", invalid="ignore"), one_blas_thread() as threads:
         sums = _one_pass(means - frame.mean, _Weighted(rows, own, kernel, chosen=chosen), frame, labels, threads)
-        return _moved(means, frame, sums, np.bincount(labels, own, minlength=len(means)).astype(np.float64))
+        mass = np.bincount(labels, own, minlength=len(means)).astype(np.float64)
+        return _moved(means, frame.mean, sums, mass)
+
+
+class RowSums:
+    """One iteration of Lloyd over rows that come in batches: for each center, the sum of the rows nearest to it.
+
+    Sums over parts of the rows can be added. Works on one thread, as tasks of Spark do. Assumes validated input.
+
+    Parameters
+    ----------
+    means : ndarray of shape (k, d)
+        Written-out centers.
+    kernel : Kernel
+        Linear or Cosine.
+
+    Attributes
+    ----------
+    sums : ndarray of shape (k, d)
+        Of the weighted rows, relative to a point that depends on the centers alone.
+    mass : ndarray of shape (k,)
+        Their weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelcoreset import Linear
+    >>> found = RowSums(np.array([[0.0], [8.0]]), Linear())
+    >>> for batch in ([[1.0]], [[6.0], [7.0]]):
+    ...     found.add(np.array(batch), None)
+    >>> found.moved().tolist()
+    [[1.0], [6.5]]
+    """
+
+    def __init__(self, means: Floats, kernel: Kernel) -> None:
+        self.means, self.kernel = means, kernel
+        self.sums, self.mass = np.zeros_like(means), np.zeros(len(means))
+        self._frame: Frame | None = None
+
+    def add(self, rows: NDArray[Any], weights: Floats | None) -> None:
+        """Add rows (n, d) of any real type. The first ones decide on the precision."""
+        if not len(rows):
+            return
+        weights = np.ones(len(rows)) if weights is None else weights
+        if self._frame is None:
+            self._frame = frame_for(self.means, rows, self.kernel)
+        sums, mass = self._of(rows, weights, self._frame)
+        if not np.isfinite(sums).all():  # a row is beyond float32
+            sums, mass = self._of(rows, weights, Frame(self._frame.mean, np.dtype(np.float64)))
+        self.sums += sums
+        self.mass += mass
+
+    def _of(self, rows: NDArray[Any], weights: Floats, frame: Frame) -> tuple[Floats, Floats]:
+        labels = np.empty(len(rows), dtype=np.int32)
+        sums = _one_pass(self.means - frame.mean, _Weighted(rows, weights, self.kernel), frame, labels, threads=1)
+        return sums, np.bincount(labels, weights, minlength=len(self.means)).astype(np.float64)
+
+    def moved(self) -> Floats:
+        """Return the means of the rows of each center; a center without any stays."""
+        return _moved(self.means, _middle(self.means, self.kernel), self.sums, self.mass)
 
 
 class _Weighted(NamedTuple):
@@ -143,10 +202,10 @@ class _Weighted(NamedTuple):
         return own, self.weights[some], row_scales(own, self.kernel) if self.scales is None else self.scales[some]
 
 
-def _moved(means: Floats, frame: Frame, sums: Floats, mass: Floats) -> Floats:
-    """The means of the rows of each center; a center without any stays."""
+def _moved(means: Floats, middle: Floats, sums: Floats, mass: Floats) -> Floats:
+    """The means of the rows of each center, from sums relative to `middle`; a center without any stays."""
     masses = mass[:, np.newaxis]
-    return np.where(masses > 0.0, frame.mean + sums / np.where(masses > 0.0, masses, 1.0), means)
+    return np.where(masses > 0.0, middle + sums / np.where(masses > 0.0, masses, 1.0), means)
 
 
 def _one_pass(means: Floats, data: _Weighted, frame: Frame, labels: NDArray[np.int32], threads: int) -> Floats:
@@ -192,16 +251,22 @@ def frame_for(means: Floats, rows: NDArray[Any], kernel: Kernel) -> Frame:
 
     Rows are centred by the mean of the centers, or not at all if that is near beside their spread.
     """
-    middle = means.mean(axis=0)
-    spread = np.sqrt(np.square(means - middle).sum(axis=1).mean())
-    if isinstance(kernel, Cosine) or np.linalg.norm(middle) <= _SMALL_OFFSET * spread:
-        middle = np.zeros_like(middle)
+    middle = _middle(means, kernel)
     sample = rows[:: -(-len(rows) // _SAMPLE)].astype(np.float64)
     sample = unit_length(sample) if isinstance(kernel, Cosine) else sample
     away = Linear().squared_distances(sample, means).min(axis=1).mean()
     is_coarse = away < _COARSE * np.square(sample - middle).sum(axis=1).max()
     in_range = _SHORT_RANGE[0] < max(float(rows.max()), -float(rows.min())) < _SHORT_RANGE[1]
     return Frame(middle, np.dtype(np.float32 if in_range and not is_coarse else np.float64))
+
+
+def _middle(means: Floats, kernel: Kernel) -> Floats:
+    """The mean of the centers, or 0 if rows need no centring."""
+    middle: Floats = means.mean(axis=0)
+    spread = np.sqrt(np.square(means - middle).sum(axis=1).mean())
+    if isinstance(kernel, Cosine) or np.linalg.norm(middle) <= _SMALL_OFFSET * spread:
+        return np.zeros_like(middle)
+    return middle
 
 
 def row_scales(rows: NDArray[Any], kernel: Kernel) -> Floats:

@@ -23,6 +23,7 @@ from kernelcoreset.files.tables import float_column, label_column
 from kernelcoreset.kernels.combined import Normalized
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.products import products_pay
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.written_out import centers_of, lloyd_over_rows, written_out
 from kernelcoreset.models.folder import ABOUT, KeptAsFolder, pack, unpack_about, unpack_table
@@ -156,6 +157,8 @@ class KernelKMeansModel(PreparesRows, KeptAsFolder):
     def similar_fit(self, coreset: Coreset) -> Labeller:
         """Cluster another coreset in the same way; return what labels points."""
         model = KernelKMeansModel.fit_coreset(coreset, self.k, self.kernel, z=self.z, n_init=RESTARTS)
+        if products_pay(self.kernel, coreset.points.shape[1]):
+            return model.centers.predict
         # Directly: for the few points that halves are compared on, landmarks take longer to find than they save.
         return lambda points: model.centers.label(points, exact_distances=True).labels
 
@@ -173,7 +176,11 @@ class KernelKMeansModel(PreparesRows, KeptAsFolder):
 
     def cost(self, points: Any, weights: ArrayLike | None = None) -> float:
         """Return sum_x w_x min_c dist(x, c)^z over the given rows, to about 9 digits."""
-        points = check_rows(self.prepared(points))
+        return self.cost_of_points(self.prepared(points), weights)
+
+    def cost_of_points(self, points: ArrayLike, weights: ArrayLike | None = None) -> float:
+        """Return `cost` of points that need no preparation."""
+        points = check_rows(points)
         weights = check_weights(weights, len(points))
         check_same_dimension("points", points.shape[1], self.coreset.points.shape[1], "the centers")
         # A root or power of a distance that is nearly 0 needs more digits than landmarks give.
@@ -262,15 +269,38 @@ class KernelKMeansModel(PreparesRows, KeptAsFolder):
         weights = check_weights(weights, len(points))
         check_same_dimension("points", points.shape[1], self.coreset.points.shape[1], "the centers")
         steps = check_count("steps", steps)
-        means, solution = self.means, self.solution
-        if means is None:
-            means = written_out(self.coreset.points, solution.shares, solution.labels, self.k, self.kernel)
-        return replace(self, means=lloyd_over_rows(means, points, weights, self.kernel, steps))
+        return self.with_means(lloyd_over_rows(self.written_out(), points, weights, self.kernel, steps))
+
+    def written_out(self) -> Floats:
+        """Return the centers as vectors, shape (k, d); only if they can be refined."""
+        if self.means is not None:
+            return self.means
+        solution = self.solution
+        return written_out(self.coreset.points, solution.shares, solution.labels, self.k, self.kernel)
+
+    def with_means(self, means: Floats) -> KernelKMeansModel:
+        """Return the model with its centers moved to these vectors, as `refine` does."""
+        return replace(self, means=means)
 
     @property
     def can_be_refined(self) -> bool:
         """Whether `refine` can move the centers."""
         return self.z == 2.0 and is_written_out(self.kernel)
+
+    @property
+    def usual_refinements(self) -> int:
+        """How many iterations over all rows pay by default: one if there are so many columns that a coreset is coarse.
+
+        A coreset of few columns knows the means of clusters well, and a pass over the rows takes as long as its build.
+        """
+        return int(self.can_be_refined and products_pay(self.kernel, self.coreset.points.shape[1]))
+
+    @cached_property
+    def coreset_cost(self) -> float:
+        """Cost of the centers on the coreset: that of the solution, unless `refine` moved them."""
+        if self.means is None:
+            return self.solution.cost
+        return self.cost_of_points(self.coreset.points, self.coreset.weights)
 
     def to_files(self) -> dict[str, bytes]:
         """Return the content of the two files by name, for storage that is not a local folder."""

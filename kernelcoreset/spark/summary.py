@@ -28,6 +28,7 @@ TALLY = "__kc_tally"
 CENTER_SETS = 100
 _PROBED_ROWS = 200_000  # about how many rows the certificate is measured on; more would slow the labelling down
 _PROBED_NUMBERS = 16_000_000  # and of how many coordinates, if there are many columns
+_CENTER_NUMBERS = 1_500_000  # of the points that center sets are chosen among, if there are many columns
 _KEPT_NUMBERS = 500_000  # of rows that come to the driver for the proof
 _KEPT_EVALUATIONS = 20_000_000
 
@@ -164,7 +165,7 @@ class Measurement:
             rows=int(tally.rows + tally.bad_rows),
             bad_rows=int(tally.bad_rows),
             cost=float(tally.costs.sum()),
-            coreset_cost=0.0 if isinstance(model, NeighborModel) else model.solution.cost,
+            coreset_cost=0.0 if isinstance(model, NeighborModel) else model.coreset_cost,
             cluster_sizes=[int(size) for size in tally.sizes],
             cluster_weights=tally.weights.tolist(),
             cluster_costs=tally.costs.tolist(),
@@ -189,7 +190,7 @@ class Measurement:
         if self.probe is None or isinstance(self.model, NeighborModel):
             return None
         coreset = self.model.coreset
-        cost = self.model.solution.cost
+        cost = self.model.coreset_cost
         return tally.certificate(self.probe, coreset.points, coreset.weights, cost, self._premises).to_dict()
 
 
@@ -212,10 +213,11 @@ def _draw_probe(model: KernelKMeansModel, weighted: bool, center_sets: int, frac
         probed = min(_PROBED_ROWS, _PROBED_NUMBERS // coreset.points.shape[1])
         fraction = 0.01 if weighted else min(1.0, probed / rows)
     kept = min(1.0, _most_kept(*coreset.points.shape) / (fraction * rows))
-    sets, kinds = draw_mixed_center_sets(
-        coreset.points, coreset.weights, model.k, model.kernel, model.z, center_sets, seed
+    most = max(_CENTER_NUMBERS // coreset.points.shape[1], 2 * model.k)
+    sets = draw_mixed_center_sets(
+        coreset.points, coreset.weights, model.k, model.kernel, model.z, center_sets, seed, most
     )
-    return Probe(sets, model.kernel, model.z, fraction, seed, kinds, kept)
+    return Probe(sets.among, sets.chosen, model.kernel, model.z, fraction, seed, sets.kinds, kept)
 
 
 def _most_kept(size: int, d: int) -> int:

@@ -22,7 +22,7 @@ def rows():
 
 def probe_of(points, fraction, z=2.0):
     chosen = np.random.default_rng(1).integers(len(points), size=(7, 3))
-    return Probe(points[chosen], KERNEL, z, fraction, seed=5)
+    return Probe(points, chosen, KERNEL, z, fraction, seed=5)
 
 
 def tally_of(points, weights, probe, partition=0, cuts=(1_000, 1_001, 3_000)):
@@ -53,6 +53,18 @@ def test_all_rows_sampled_give_the_costs_themselves(rows, monkeypatch, waiting):
     assert_allclose(tally.costs, [(weights * np.abs(points[:, 1]))[side].sum() for side in (~right, right)] + [0])
 
 
+def test_many_columns_are_measured_by_matrix_products():
+    generator = np.random.default_rng(0)
+    points, weights = generator.normal(size=(900, 20)), generator.integers(0, 4, 900).astype(float)
+    probe = Probe(points[:40], generator.integers(40, size=(7, 3)), KERNEL, 2.0, 1.0, seed=5)
+    tally = tally_of(points, weights, probe, cuts=(100, 700))
+    groups = [
+        naive.center_set_costs(KERNEL.to_dict(), points[group::20], weights[group::20], probe.center_sets, 2.0)
+        for group in range(20)
+    ]
+    assert_allclose(tally.set_costs, groups, rtol=1e-9)
+
+
 def test_tallies_add_up_and_a_repeated_one_counts_once(rows):
     points, weights = rows
     probe = probe_of(points, fraction=0.5)
@@ -77,7 +89,7 @@ def test_a_retried_task_gives_the_same_tally(rows):
 @pytest.mark.parametrize("kind", [np.float32, np.uint8, np.float64])
 def test_kept_rows_of_any_type_come_back_as_they_are(kind):
     points = np.arange(60).reshape(20, 3).astype(kind)
-    probe = Probe(np.zeros((1, 1, 3)), KERNEL, 2.0, fraction=1.0, seed=0, kept=1.0)
+    probe = Probe(np.zeros((1, 3)), np.zeros((1, 1), dtype=int), KERNEL, 2.0, fraction=1.0, seed=0, kept=1.0)
     tally = Tally(1, 0, probe)
     tally.add(points.T, None, np.zeros(20, dtype=int), np.zeros(20))
     found, weights = Tally.total([tally.to_json()], 1, probe).kept
@@ -104,6 +116,6 @@ def test_the_error_lies_within_its_standard_error(rows):
 
 def test_rows_without_weight_certify_nothing(rows):
     points = np.zeros((10, 2))
-    probe = Probe(points[None, :2], Linear(), 2.0, 1.0, 0)
+    probe = Probe(points, np.array([[0, 1]]), Linear(), 2.0, 1.0, 0)
     found = tally_of(points, np.ones(10), probe, cuts=(3,)).certificate(probe, points, np.ones(10)).measured
     assert (found["largest_error"], found["standard_error"], found["center_sets"]) == (None, None, 1)

@@ -197,6 +197,16 @@ def test_one_row_per_cluster_in_words():
     assert first == "Cluster 0: 1 row (50.0%); age is low: 20 on average (of all rows 40)."
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.large_list(pa.float32()), pa.list_(pa.int64(), 500)])
+def test_long_lists_are_shown_as_far_as_text_goes(kind):
+    lists = [[1] * 500, list(range(500)), None]
+    tally = RowTally(1, np.ones(1))
+    found = kc.Labels(np.zeros(3, dtype=np.int32), np.arange(3.0), None, 0.0, 0.0)
+    tally.add({"v": pa.array(lists, kind)}, found)
+    wanted = [None if each is None else str(pa.scalar(each, kind).as_py())[:200] for each in lists]
+    assert [row["v"] for _, row in tally.nearest[0]] == wanted
+
+
 @pytest.mark.parametrize("features", [None, {}])
 @pytest.mark.parametrize("cls", [kc.KernelKMeans, kc.SpectralClustering, kc.StreamingKernelKMeans])
 def test_estimators_describe_tables_with_more_columns(cls, features):

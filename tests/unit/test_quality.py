@@ -18,7 +18,7 @@ from kernelcoreset import (
     draw_center_sets,
     empirical_error,
 )
-from kernelcoreset.coresets.error import relative_errors
+from kernelcoreset.coresets.error import chosen_costs, draw_mixed_center_sets, relative_errors
 from tests import naive
 from tests.cases import read_only, some_points, spaced_out
 
@@ -180,3 +180,37 @@ def test_relative_errors_where_the_truth_is_zero():
 def test_the_columns_of_the_coreset_are_checked():
     with pytest.raises(DataError, match="must have 1 columns"):
         empirical_error(some_points(5, 2), Coreset([[1.0]], [1.0]), 1, Linear())
+
+
+# --- center sets that are chosen among few points ---------------------------------------------------------------------
+
+
+def test_costs_of_chosen_sets_are_those_of_the_twin_for_each_column_of_weights():
+    generator = np.random.default_rng(0)
+    points, weights = generator.normal(size=(3_000, 20)), generator.uniform(0.0, 2.0, (3_000, 4))
+    chosen = generator.integers(50, size=(6, 5))
+    found = chosen_costs(points, weights, points[:50], chosen, Gaussian(sigma=3.0), 1.5)
+    plain = Gaussian(sigma=3.0).to_dict()
+    expected = [naive.center_set_costs(plain, points, own, points[chosen], 1.5) for own in weights.T]
+    assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("d", [2, 20])
+@pytest.mark.parametrize("most", [None, 100])
+def test_sets_of_all_kinds_may_be_drawn_among_few_points(d, most):
+    generator = np.random.default_rng(0)
+    points = generator.normal(size=(400, d)) + 9.0 * generator.integers(6, size=(400, 1))
+    weights = np.repeat([1.0, 1.0, 5.0, 1.0], 100)
+    found = draw_mixed_center_sets(points, weights, 6, Linear(), 2.0, 30, 1, most)
+    assert found.chosen.shape == (30, 6)
+    assert [found.kinds.count(kind) for kind in KINDS] == [10, 10, 10]
+    assert len(found.among) == (most or 400)
+    rows = {tuple(point): weight for point, weight in zip(points, weights, strict=True)}
+    drawn = np.array([rows[tuple(point)] for point in found.among[found.chosen].reshape(-1, d)])
+    # Draws by weight have the weight 5 with probability 5/8: fewer than 20 of 60 do with probability 3e-6.
+    assert (drawn[:60] == 5.0).sum() >= 20
+    costs = center_set_costs(points, found.among[found.chosen], Linear(), weights=weights)
+    by_kind = [costs[np.array(found.kinds) == kind].mean() for kind in ("spread", "uniform", "crowded")]
+    assert by_kind == sorted(by_kind)
+    again = draw_mixed_center_sets(points, weights, 6, Linear(), 2.0, 30, 1, most)
+    assert_array_equal(again.chosen, found.chosen)

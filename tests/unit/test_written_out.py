@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kernelcoreset as kc
-from kernelcoreset.labelling.written_out import centers_of, lloyd_over_chosen, lloyd_over_rows
+from kernelcoreset.labelling.written_out import RowSums, centers_of, lloyd_over_chosen, lloyd_over_rows
 from tests import naive_centers
 
 KERNELS = [kc.Linear(), kc.Cosine()]
@@ -31,6 +31,34 @@ def test_iterations_over_rows_are_those_of_lloyd(kernel, offset, dtype):
     # float32 rounds an offset of 1e4 to 1e-3; a few rows near a boundary may then choose the other side.
     scale = np.abs(expected - expected.mean(axis=0)).max()
     np.testing.assert_allclose(found, expected, atol=1e-2 * scale if offset else 1e-5 * scale)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_batches_give_the_same_iteration(kernel, offset, dtype):
+    rows = (topics() + offset).astype(dtype)
+    weights = np.random.default_rng(1).exponential(size=len(rows))
+    first = naive_centers.vectors(rows[:12], isinstance(kernel, kc.Cosine))
+    halves = RowSums(first, kernel), RowSums(first, kernel)
+    for half, own in zip(halves, np.array_split(np.arange(len(rows)), 2), strict=True):
+        for some in np.split(own, [0, 1, 700]):
+            half.add(rows[some], weights[some])
+    halves[0].sums += halves[1].sums
+    halves[0].mass += halves[1].mass
+    expected = lloyd_over_rows(first, rows, weights, kernel, 1)
+    # float32 or not is decided by the first batch, here of one row.
+    scale = np.abs(expected - expected.mean(axis=0)).max()
+    np.testing.assert_allclose(halves[0].moved(), expected, atol=1e-2 * scale if offset else 1e-5 * scale)
+
+
+def test_a_batch_beyond_float32_is_added_in_float64():
+    rows = topics(n=200)
+    far = np.vstack([rows, 2e39 * rows[:2]])
+    found = RowSums(rows[:3], kc.Linear())
+    found.add(rows, None)
+    found.add(far[200:], None)
+    np.testing.assert_allclose(found.moved(), lloyd_over_rows(rows[:3], far, np.ones(202), kc.Linear(), 1), rtol=1e-5)
 
 
 def test_a_center_without_rows_stays_and_iterations_end_when_nothing_moves():

@@ -62,6 +62,9 @@ class ClusterSettings:
         Number of restarts; the best result is kept.
     max_iter : int
         Largest number of iterations of a restart.
+    refine_iter : int, optional
+        Iterations over all rows that move the centers to the means of their rows, in the job run, if centers are
+        vectors (Linear and Cosine, z = 2). Each is one more pass. By default 1 for 12 or more columns, else 0.
     model_path : str, optional
         Folder in which the model is saved, and from which assign reads it.
     """
@@ -69,11 +72,14 @@ class ClusterSettings:
     k: int
     n_init: int = 10
     max_iter: int = 300
+    refine_iter: int | None = None
     model_path: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("k", "n_init", "max_iter"):
             check_count(f"cluster.{name}", getattr(self, name))
+        if self.refine_iter is not None:
+            check_count("cluster.refine_iter", self.refine_iter, least=0)
         check_texts("cluster", self, "model_path")
 
     @property

@@ -62,7 +62,7 @@ def run(settings: Settings, record: RunRecord) -> None:
         with record.stage("build"):
             coreset = coreset_step.build(data, settings, record)
         with record.stage("cluster"):
-            model = cluster_coreset(coreset, settings, record)
+            model = cluster_coreset(coreset, settings, record, partial(coreset_step.refined, data, settings, record))
         with record.stage("assign"):
             write_labels(data, model, settings, record)
 

@@ -13,9 +13,11 @@ from kernelcoreset.errors import DataError
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 from kernelcoreset.spark.columns import Layout
 from kernelcoreset.spark.jobs.input import Input
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, leaves_by_files, leaves_by_spark, refuse_unusable
+from kernelcoreset.spark.means import move_centers
 from kernelcoreset.spark.merge import gather, merge_leaves
 from kernelcoreset.spark.progress import watched
 from kernelcoreset.spark.sample import random_order, sample_degrees, sample_rows
@@ -52,6 +54,16 @@ def build(
         coreset.write_parquet(settings.coreset.path)
         record.add(coreset=settings.coreset.path)
     return coreset
+
+
+def refined(data: Input, settings: Settings, record: RunRecord, model: KernelKMeansModel) -> KernelKMeansModel:
+    """Return a model whose centers were moved by all rows, as often as `cluster.refine_iter` says."""
+    wanted = settings.cluster.refine_iter
+    steps = model.usual_refinements if wanted is None else wanted
+    if not steps or not model.can_be_refined:
+        return model
+    with record.stage("refine"), watched(data.spark, "refine", data.known_rows):
+        return move_centers(data.frame, data.sized_layout, model, steps, groups=data.leaf_groups)
 
 
 def _leaves(data: Input, settings: LeafSettings) -> Leaves:
