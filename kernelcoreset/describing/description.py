@@ -26,6 +26,7 @@ _QUALITY = {
     "persistence": "Persistence {:.2f}: 1 if walks over nearest neighbors never leave their cluster, 0 for chance.",
     "separation": "Separation {:+.2f}: above 0 if the clusters are farther apart than in data without clusters.",
 }
+_SAMPLED = "Columns other than the features are described by a sample of {:,} rows."
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,15 @@ class Description:
         Rows nearly as near to another cluster: `margin` and `row`; empty if margins were not computed.
     quality : dict
         As `quality_of` returns it.
+    sampled : int or None
+        How many rows columns other than the features are described by, and typical rows taken from; None if by all.
     """
 
     clusters: list[dict[str, Any]]
     far: list[dict[str, Any]]
     borderline: list[dict[str, Any]]
     quality: dict[str, float | None]
+    sampled: int | None = None
 
     @staticmethod
     def of(tally: RowTally, sizes: Sequence[float], quality: Mapping[str, float | None]) -> Description:
@@ -67,14 +71,16 @@ class Description:
         ]
         far = [{"outlier_score": -score, "row": row} for score, row in tally.farthest]
         borderline = [{"margin": margin, "row": row} for margin, row in tally.borderline]
-        return Description(clusters, far, borderline, dict(quality))
+        sampled = tally.sampled if tally.sampled < tally.rows else None
+        return Description(clusters, far, borderline, dict(quality), sampled)
 
     @property
     def sentences(self) -> list[str]:
-        """The description in words: a sentence per cluster, then the quality."""
+        """The description in words: a sentence per cluster, then the quality, and if there is one, the sample."""
         found = [_sentence(cluster) for cluster in self.clusters]
         known = {name: value for name, value in self.quality.items() if value is not None}
-        return [*found, *(text.format(known[name]) for name, text in _QUALITY.items() if name in known)]
+        found += [text.format(known[name]) for name, text in _QUALITY.items() if name in known]
+        return found if self.sampled is None else [*found, _SAMPLED.format(self.sampled)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as plain data, the sentences included."""

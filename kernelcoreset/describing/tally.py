@@ -19,9 +19,12 @@ MOST_CLUSTERS = 100
 """More clusters are not described: nobody reads that, and tallies would become large."""
 TYPICAL_ROWS = 3
 UNUSUAL_ROWS = 5
+ALL_UP_TO = 8_192
+"""Of so many rows of a partition all columns are described, of row i > ALL_UP_TO with probability ALL_UP_TO / i."""
 _MOST_VALUES = 1_000  # a text column with more different values is not described: it holds names or ids
 _MOST_LETTERS = 200
-_FIRST = 4_096
+# A few rows first: they give thresholds that nearly all others do not pass.
+_FIRST_PARTS = (slice(0, 4_096), slice(4_096, None))
 
 
 def can_describe(kind: pa.DataType) -> bool:
@@ -67,6 +70,7 @@ class RowTally:
         self.nearest: list[list[tuple[float, dict[str, Any]]]] = [[] for _ in range(k)]
         self.farthest: list[tuple[float, dict[str, Any]]] = []
         self.borderline: list[tuple[float, dict[str, Any]]] = []
+        self.rows, self.sampled = 0, 0
         self._typical = np.where(typical > 0.0, typical, 1.0)
         self._silent = set(silent)
         self._shifts: dict[str, float] = {}
@@ -74,21 +78,64 @@ class RowTally:
 
     def add(self, columns: Mapping[str, pa.Array], found: Labels, weights: Floats | None = None) -> None:
         """Add labelled rows: their columns by name, and their labels, distances and, if there are any, margins."""
-        labels = found.labels.astype(np.intp)
+        self.rows += len(found.labels)
+        self.sampled += len(found.labels)
+        self._add_columns(columns, found.labels, weights)
+        self._keep_typical(columns, found)
+        self._keep_unusual(columns, found)
+
+    def add_sampled(
+        self,
+        columns: Mapping[str, pa.Array],
+        others: Mapping[str, pa.Array],
+        rows: NDArray[np.intp],
+        places: NDArray[np.int64],
+        found: Labels,
+        weights: Floats | None = None,
+    ) -> None:
+        """Add labelled rows of which some columns are known for a sample only, as `ALL_UP_TO` says.
+
+        The other columns are described by this sample, each row weighted by the inverse of its probability, and typical
+        rows are taken from it. All else is that of all rows.
+
+        Parameters
+        ----------
+        columns : mapping of str to array of length n
+            Columns that are known for all rows.
+        others : mapping of str to array of length m
+            The other columns, for the rows of the sample.
+        rows : ndarray of shape (m,)
+            Which of the n rows are in the sample.
+        places : ndarray of shape (n,)
+            Number of each row in its partition, from 0.
+        found : Labels
+        weights : ndarray of shape (n,), optional
+        """
+        own = Labels(found.labels[rows], found.distances[rows], None, found.certified, found.distance_error)
+        inverse = np.maximum(1.0, places[rows] / ALL_UP_TO)
+        self.rows += len(found.labels)
+        self.sampled += len(rows)
+        self._add_columns(columns, found.labels, weights)
+        self._add_columns(others, own.labels, inverse if weights is None else inverse * weights[rows])
+        picked = pa.array(rows)
+        self._keep_typical({**{name: values.take(picked) for name, values in columns.items()}, **others}, own)
+        self._keep_unusual(columns, found)
+
+    def _add_columns(self, columns: Mapping[str, pa.Array], labels: NDArray[np.int32], weights: Floats | None) -> None:
         if not len(labels):
             return
-        own = np.bincount(labels, weights, minlength=self.k).astype(np.float64)
+        found = labels.astype(np.intp)
+        own = np.bincount(found, weights, minlength=self.k).astype(np.float64)
         for name, values in columns.items():
             if name in self.skipped or name in self._silent or not can_describe(values.type):
                 continue
             if _is_date(values.type):
                 self.dates.add(name)
-                self._add_numbers(name, _seconds(values), labels, weights, own)
+                self._add_numbers(name, _seconds(values), found, weights, own)
             elif is_numeric(values.type):
-                self._add_numbers(name, to_floats(values, exact=False), labels, weights, own)
+                self._add_numbers(name, to_floats(values, exact=False), found, weights, own)
             else:
-                self._add_values(name, values, labels, weights)
-        self._keep_rows(columns, labels, found)
+                self._add_values(name, values, found, weights)
 
     def _add_numbers(
         self, name: str, numbers: Floats, labels: NDArray[np.intp], weights: Floats | None, own: Floats
@@ -127,16 +174,17 @@ class RowTally:
             self.skipped.add(name)
             del self.values[name]
 
-    def _keep_rows(self, columns: Mapping[str, pa.Array], labels: NDArray[np.intp], found: Labels) -> None:
-        # A few rows first: they give thresholds that nearly all others do not pass.
-        for part in (slice(0, _FIRST), slice(_FIRST, None)):
-            own, distances, first = labels[part], found.distances[part], part.start
-            if len(own):
-                self._keep_nearest(columns, own, distances, first)
-                scores = distances / self._typical[own]
-                self.farthest = _extreme(self.farthest, -scores, columns, first)
-                if found.margins is not None:
-                    self.borderline = _extreme(self.borderline, found.margins[part], columns, first)
+    def _keep_typical(self, columns: Mapping[str, pa.Array], found: Labels) -> None:
+        for part in _FIRST_PARTS:
+            labels = found.labels[part].astype(np.intp)
+            self._keep_nearest(columns, labels, found.distances[part], part.start)
+
+    def _keep_unusual(self, columns: Mapping[str, pa.Array], found: Labels) -> None:
+        for part in _FIRST_PARTS:
+            scores = found.distances[part] / self._typical[found.labels[part]]
+            self.farthest = _extreme(self.farthest, -scores, columns, part.start)
+            if found.margins is not None:
+                self.borderline = _extreme(self.borderline, found.margins[part], columns, part.start)
 
     def _keep_nearest(
         self, columns: Mapping[str, pa.Array], labels: NDArray[np.intp], distances: Floats, first: int
@@ -158,6 +206,8 @@ class RowTally:
             "values": {name: {text: a.tolist() for text, a in own.items()} for name, own in self.values.items()},
             "dates": sorted(self.dates),
             "skipped": sorted(self.skipped),
+            "rows": self.rows,
+            "sampled": self.sampled,
             "nearest": self.nearest,
             "farthest": self.farthest,
             "borderline": self.borderline,
@@ -170,6 +220,8 @@ class RowTally:
         for part in parts:
             whole.skipped |= set(part["skipped"])
             whole.dates |= set(part["dates"])
+            whole.rows += part["rows"]
+            whole.sampled += part["sampled"]
             for name, own in part["numbers"].items():
                 arrays = {each: np.asarray(values, dtype=np.float64) for each, values in own.items()}
                 whole.numbers[name] = _merged(whole.numbers.get(name), arrays)

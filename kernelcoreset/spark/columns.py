@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DecimalType,
     FloatType,
     IntegralType,
     LongType,
@@ -67,6 +68,11 @@ class Layout:
     def columns(self) -> list[str]:
         """Names of the feature columns, then of weight and id."""
         return [*self.features, *(name for name in (self.weight_col, self.id_col) if name is not None)]
+
+    @property
+    def numbers(self) -> int | None:
+        """How many numbers `selection` returns per row; None if not all that it returns are single numbers."""
+        return None if self.is_array or self.categorical or self.id_col else len(self.columns)
 
     @property
     def length(self) -> int | None:
@@ -181,6 +187,13 @@ def is_vector(kind: DataType) -> bool:
 def is_array_or_vector(kind: DataType) -> bool:
     """Whether a column holds several numbers per row."""
     return isinstance(kind, ArrayType) or is_vector(kind)
+
+
+def numbers_in(frame: DataFrame) -> int | None:
+    """Return how many columns a frame has; None if not all of them are numbers of up to 8 bytes."""
+    kinds = [field.dataType for field in frame.schema.fields]
+    are_short = all(isinstance(kind, NumericType) and not isinstance(kind, DecimalType) for kind in kinds)
+    return len(kinds) if are_short else None
 
 
 def array_column(frame: DataFrame, name: str) -> Column:

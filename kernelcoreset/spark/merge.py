@@ -16,6 +16,7 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.reduce import reduce_union
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.spark.columns import BadRows
+from kernelcoreset.spark.large_batches import large_batches
 from kernelcoreset.spark.leaves import LeafSettings, Leaves, as_row, collect_leaves
 from kernelcoreset.spark.tasks import MOST_TASKS, Batches, map_batches
 
@@ -51,7 +52,9 @@ def gather(leaves: DataFrame, settings: LeafSettings, most_leaves: int = MOST_TA
     merging = merging_of(most_leaves, settings.leaf_bytes)
     if merging is not None:
         leaves = _merged_on_executors(leaves, settings, merging)
-    return collect_leaves(leaves.toArrow(), {"k": settings.recipe.k, "z": settings.recipe.z})
+    with large_batches(leaves.sparkSession, settings.layout.numbers):
+        rows = leaves.toArrow()
+    return collect_leaves(rows, {"k": settings.recipe.k, "z": settings.recipe.z})
 
 
 def _merged_on_executors(leaves: DataFrame, settings: LeafSettings, merging: Merging) -> DataFrame:

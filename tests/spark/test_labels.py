@@ -268,3 +268,24 @@ def test_errors_of_a_kernel_reach_the_user(spark, points):
     huge = spark.createDataFrame(pa.table({"x": [1e90], "y": [1e90]}))
     with pytest.raises(Exception, match="KernelError"):
         label_rows(huge, settings_for(huge, model)).collect()
+
+
+def test_of_many_rows_texts_are_described_by_a_sample(frame, points, model, monkeypatch):
+    """What Python does not need for labels comes for some rows only, the same ones each time; labels are of all."""
+    if not hasattr(F, "arrow_udf"):
+        pytest.skip("pyspark 4.0 has no functions of Arrow columns")
+    settings = settings_for(frame, model)
+    whole = summary_of(frame, settings, model)[1].description
+    assert whole["sampled"] is None
+    for module in ("describing.tally", "spark.labels"):
+        monkeypatch.setattr(f"kernelcoreset.{module}.ALL_UP_TO", 20)
+    table, summary = summary_of(frame, settings, model)
+    np.testing.assert_array_equal(table.sort_by("id")["prediction"], model.predict(points))
+    part = summary.description
+    partitions = frame.rdd.getNumPartitions()
+    assert 20 * partitions < part["sampled"] < 300
+    assert set(part["clusters"][0]["typical"][0]) == set(frame.columns)
+    assert [set(far["row"]) for far in part["far"]] == [{"x", "y"}] * 5
+    assert [far["outlier_score"] for far in part["far"]] == [far["outlier_score"] for far in whole["far"]]
+    assert [each["size"] for each in part["clusters"]] == [each["size"] for each in whole["clusters"]]
+    assert summary_of(frame, settings, model)[1].description == part

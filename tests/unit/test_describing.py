@@ -12,7 +12,7 @@ import pytest
 import kernelcoreset as kc
 from kernelcoreset.describing.description import Description
 from kernelcoreset.describing.quality import RESTARTS, quality_of
-from kernelcoreset.describing.tally import RowTally
+from kernelcoreset.describing.tally import ALL_UP_TO, RowTally
 from tests import naive_describe
 
 
@@ -277,3 +277,59 @@ def test_separation_tells_clusters_from_parts_of_a_cloud(make):
     assert make(4).fit(clusters).model_.quality()["separation"] > 0.1
     for cloud in (rng.normal(size=(3_000, 2)) * [9.0, 3.0], rng.uniform(size=(3_000, 2)) * [20.0, 2.0]):
         assert make(3).fit(cloud).model_.quality()["separation"] < 0.05
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_columns_that_come_with_a_sample_are_estimated_from_it(weighted):
+    """All rows up to a number, then fewer and fewer that weigh more; distances and features are those of all rows."""
+    n, k = 40 * ALL_UP_TO, 3
+    generator = np.random.default_rng(1)
+    labels = generator.integers(0, k, n).astype(np.int32)
+    found = kc.Labels(labels, generator.random(n), generator.random(n), 0.0, 0.0)
+    weights = generator.integers(1, 4, n).astype(float) if weighted else None
+    # Later rows are others: an estimate that forgot the weights of the sample would be far off.
+    job = np.where(np.arange(n) < n // 2, "cook", np.where(labels == 1, "clerk", "smith"))
+    columns = {"x": pa.array(np.arange(n) + 0.0), "id": pa.array(np.arange(n))}
+    everything = RowTally(k, np.ones(k), ["id"])
+    everything.add({**columns, "job": pa.array(job)}, found, weights)
+    sampled = RowTally(k, np.ones(k), ["id"])
+    for part in np.array_split(np.arange(n), 7):
+        kept = np.flatnonzero(generator.random(len(part)) * part < ALL_UP_TO)
+        own = kc.Labels(labels[part], found.distances[part], found.margins[part], 0.0, 0.0)
+        others = {"job": pa.array(job[part][kept])}
+        rows = {name: values.take(pa.array(part)) for name, values in columns.items()}
+        sampled.add_sampled(rows, others, kept, part, own, None if weights is None else weights[part])
+    assert (sampled.rows, sampled.sampled < 6 * ALL_UP_TO) == (n, True)  # 1 + log(40) = 4.7 are expected
+    for name in ("mean", "weight", "squares"):
+        np.testing.assert_allclose(sampled.numbers["x"][name], everything.numbers["x"][name], rtol=1e-9)
+    assert sampled.farthest == [(score, {name: row[name] for name in columns}) for score, row in everything.farthest]
+    assert [row["id"] for _, row in sampled.borderline] == [row["id"] for _, row in everything.borderline]
+    assert all(set(row) == {"x", "id", "job"} for rows in sampled.nearest for _, row in rows)
+    total = sum(everything.values["job"].values()).sum()
+    for text, counts in everything.values["job"].items():
+        # The variance of a count is sum w^2 (1 / p - 1) <= 9 n^2 / (2 ALL_UP_TO): 0.0075 of all rows' weight, six
+        # standard deviations are 0.05.
+        np.testing.assert_allclose(sampled.values["job"][text] / total, counts / total, atol=0.05)
+    sizes = np.bincount(labels, weights, minlength=k).tolist()
+    assert Description.of(everything, sizes, {}).sampled is None
+    whole = RowTally.total([sampled.to_dict()], k)
+    described = Description.of(whole, sizes, {})
+    assert (
+        described.sentences[-1]
+        == f"Columns other than the features are described by a sample of {described.sampled:,} rows."
+    )
+
+
+def test_a_sample_of_all_rows_describes_as_all_rows_do():
+    columns, found, weights = labelled()
+    arrays, own, weights = part_of(columns, found, weights, np.arange(500))
+    exact, sampled = RowTally(3, np.ones(3), ["id"]), RowTally(3, np.ones(3), ["id"])
+    exact.add(arrays, own, weights)
+    others = {name: arrays.pop(name) for name in ("job", "member", "visits")}
+    sampled.add_sampled(arrays, others, np.arange(500), np.arange(500), own, weights)
+    one, other = exact.to_dict(), sampled.to_dict()
+    assert [one[name] for name in ("values", "sampled", "rows")] == [
+        other[name] for name in ("values", "sampled", "rows")
+    ]
+    assert one["numbers"] == other["numbers"]
+    assert one["nearest"] == other["nearest"]

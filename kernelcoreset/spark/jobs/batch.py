@@ -18,6 +18,7 @@ from kernelcoreset.jobs.report import show_model
 from kernelcoreset.jobs.settings.rows import OutputSettings
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.kernels import Normalized
+from kernelcoreset.spark.columns import numbers_in
 from kernelcoreset.spark.jobs import coreset as coreset_step
 from kernelcoreset.spark.jobs.delta import Commit
 from kernelcoreset.spark.jobs.history import recorded_session
@@ -31,6 +32,7 @@ from kernelcoreset.spark.jobs.labels import (
 )
 from kernelcoreset.spark.jobs.output import check_output, check_tables, write_output
 from kernelcoreset.spark.jobs.session import open_session
+from kernelcoreset.spark.large_batches import large_batches
 from kernelcoreset.spark.progress import watched
 from kernelcoreset.spectral.affinity import chosen_affinity
 from kernelcoreset.spectral.model import PointModel, SpectralModel, load_model
@@ -170,7 +172,8 @@ def write_labels(data: Input, model: PointModel, settings: Settings, record: Run
     frame = data.with_columns(output.columns)
     groups = data.groups_to_copy(frame)
     rows = data.known_rows or record.values.get("rows")
-    with record.stage("write"), watched(data.spark, "write", rows):
+    large = large_batches(data.spark, numbers_in(frame))
+    with record.stage("write"), watched(data.spark, "write", rows), large:
         labelled = label_input(
             frame, data.layout, model, settings, columns=output.columns, groups=groups, measurement=measurement
         )

@@ -18,7 +18,9 @@ from kernelcoreset.errors import DataError
 from kernelcoreset.features.wanted import Features
 from kernelcoreset.kernels import Kernel
 from kernelcoreset.models import kernel_kmeans as local
+from kernelcoreset.spark.columns import numbers_in
 from kernelcoreset.spark.labels import LabelSettings, label_rows
+from kernelcoreset.spark.large_batches import large_batches
 from kernelcoreset.spark.leaves import LeafSettings
 from kernelcoreset.spark.means import move_centers
 from kernelcoreset.spark.ml.base import Columns, CoresetEstimator, optional, param, stage_layout
@@ -188,7 +190,8 @@ class KernelKMeansModel(Model, Columns, MLReadable, MLWritable):  # type: ignore
         weight_col = optional(self, "weightCol")
         measurement = Measurement(self.localModel, weighted=weight_col is not None)
         labelled = label_rows(dataset, self._label_settings(dataset, weight_col), measurement=measurement)
-        labelled.write.format("noop").mode("overwrite").save()
+        with large_batches(dataset.sparkSession, numbers_in(dataset)):
+            labelled.write.format("noop").mode("overwrite").save()
         return measurement.summary()
 
     @property
