@@ -169,8 +169,9 @@ ABOUT_LARGE = (
     "coreset-sc with its default coreset of 1 % of the nodes, its fastest setting. Required: at least level."
 )
 ABOUT = (
-    "One thread. Time is that of `fit` from the same scipy matrix, checks of the input included; all methods give a "
-    "label to every node. The small graphs are drawn again for each seed, the large one is one graph. 0.5 and 1 / "
+    "Time is that of `fit` from the same scipy matrix by the clock, checks of the input included, each method with its "
+    "own default number of threads: parts of ours and of coreset-sc run in several. All methods give a label to every "
+    "node. The small graphs are drawn again for each seed, the large one is one graph. 0.5 and 1 / "
     "(number of nodes) are the probabilities of coreset-sc's own example, which make 0.8 M edges here; in the second "
     "table a fifth of a node's 250 edges leave its block, 1 M edges in all. coreset-sc is run with its default coreset "
     "of 1 % of the nodes, with 5 %, with the 10 % of its example, and with ratio 1, its fast spectral clustering of "
