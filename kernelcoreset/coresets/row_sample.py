@@ -20,6 +20,7 @@ CONFIDENCE = 0.99
 """Of all that is stated about one coreset together."""
 _STATEMENTS = 5  # both sides of the error of all centers, both of those from the found cost on, and the optimum
 _TAIL = math.log(_STATEMENTS / (1.0 - CONFIDENCE))
+_ALWAYS = 1e18  # rate of a cluster that was thought to be empty
 _FEWEST = 100  # rows to keep: then at least one is kept, but with probability exp(-100)
 _DOUBLINGS = 60
 _BISECTIONS = 60
@@ -66,7 +67,7 @@ def rates_for(weights: Floats, costs: Floats, z: float, rows: int) -> Rates:
     # The centers may cost half of what the clusters cost.
     parts = np.where(clusters, (1.0 + (2.0 * costs / total if total > 0.0 else costs) ** (1.0 / z)) ** z, 0.0)
     far, near = (2.0 if total > 0.0 else 0.0) ** (1.0 / z), float(parts.sum()) ** (1.0 / z)
-    by_weight = np.divide(parts * near, weights * parts.sum(), out=np.full(len(weights), np.inf), where=clusters)
+    by_weight = np.divide(parts * near, weights * parts.sum(), out=np.full(len(weights), _ALWAYS), where=clusters)
     scale = max(rows, _FEWEST) / (far + near)
     return Rates(scale * by_weight, scale * far / total if total > 0.0 else 0.0)
 
