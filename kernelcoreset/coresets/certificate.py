@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import (
     Floats,
@@ -21,10 +21,11 @@ from kernelcoreset.checks import (
 )
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import KINDS, center_set_costs, draw_center_sets, relative_errors
-from kernelcoreset.coresets.flow import Flow, plan_flow
+from kernelcoreset.coresets.flow import QUICK, THOROUGH, Flow, plan_flow
 from kernelcoreset.coresets.optimum import least_cost
 from kernelcoreset.coresets.points import distances_among
 from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.row_sample import CONFIDENCE, RowSample, rates_for
 from kernelcoreset.coresets.seeding import seed_pivots
 from kernelcoreset.coresets.transport import (
     Transport,
@@ -38,11 +39,8 @@ from kernelcoreset.errors import DataError, SettingError
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.reporting.notebook import card, sentences, verdicts
-from kernelcoreset.reporting.verdict import coreset_verdict
+from kernelcoreset.reporting.verdict import confidence_in_words, coreset_verdict
 
-CONFIDENCE = 0.99
-"""Of a bound that is estimated on a sample of the rows."""
-_QUANTILE = 2.326  # of the normal distribution at CONFIDENCE, one-sided
 _USELESS = 10.0  # errors beyond this say nothing
 _FITTED = 10  # sets of fitted centers
 _MOST_EVALUATIONS = 100_000_000  # kernel values between rows and coreset points, by default
@@ -67,9 +65,11 @@ class Certificate:
     proved : dict
         `error`: no set of k centers has a larger relative error; infinity if nothing can be proved.
         `error_from_found`: nor has any set, of any number, that costs at least `found_cost` on the coreset, the cost of
-        the best clustering that was tried. `confidence` is 1 if the bounds were computed on all rows, else that of the
-        estimate. `moved`, `least`, `most` and `wrong` are those of a transport plan, `flow` holds what a flow needs, if
-        all rows were given, else None; the smaller bound of both is stated (docs/algorithms.md).
+        the best clustering that was tried. `confidence` is 1 if the bounds were computed on all rows. On a sample it is
+        that of all statements together, those of `meaning` too. `flow` holds what a flow needs, and `moved`, `least`,
+        `most` and `wrong` what a transport plan needs, None on a sample; the smaller bound of both is stated. `sample`
+        is what a sample leaves open: a cost of `coreset_cost_at_least` on all rows is at most so much, relatively,
+        below and above that on the sample (docs/algorithms.md).
     meaning : dict
         `k`; `optimum_at_least`: no clustering of all rows into k clusters costs less; `cost`: the cost of the
         clustering that was given, on all rows, and `times_optimum`: it costs at most this many times the optimum (None
@@ -102,7 +102,6 @@ def in_words(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if measured.get("largest_error") is not None:
         yield "measured", _measured_in_words(measured)
     if proved.get("error") is not None:
-        sure = "" if proved["confidence"] == 1 else f", with {proved['confidence']:.0%} confidence"
         every = f"within {proved['error']:.0%} for every set of {meaning['k']} centers"
         if proved["error"] > _USELESS:
             every = f"nothing useful for every set of {meaning['k']} centers"
@@ -110,14 +109,14 @@ def in_words(certificate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             every += (
                 f", within {proved['error_from_found']:.0%} for those that cost at least {proved['found_cost']:.6g}"
             )
-        yield "proved", every + sure
+        yield "proved", every + confidence_in_words(proved)
     if meaning.get("optimum_at_least"):
         text = (
             f"no clustering of all rows into {meaning['k']} clusters costs less than {meaning['optimum_at_least']:.6g}"
         )
         if meaning.get("times_optimum") is not None:
             text += f"; this one costs at most {meaning['times_optimum']:.3g} times the optimum"
-        yield "meaning", text
+        yield "meaning", text + confidence_in_words(proved)
 
 
 def _measured_in_words(measured: Mapping[str, Any]) -> str:
@@ -157,33 +156,36 @@ def certify(
     row_weights = check_weights(weights, len(rows))
     rows, row_weights = rows[row_weights > 0], row_weights[row_weights > 0]
     most = most_rows_for(len(coreset)) if most_rows is None else check_count("most_rows", most_rows)
-    share = min(1.0, most / len(rows))
-    if share < 1.0:
-        chosen = np.sort(generator.choice(len(rows), size=most, replace=False))
-        rows, row_weights = rows[chosen], row_weights[chosen]
     own, own_weights = np.array(coreset.points), np.array(coreset.weights)
     fitted = _FittedCenters(own, own_weights, recipe, generator)
+    n, every, sample, kept = len(rows), rows, None, np.ones(len(rows))
+    if n > most:
+        near = nearest_of(rows, own[fitted.best_points], recipe)
+        sample, kept = _sampled(fitted, near, row_weights, most)
+        chosen = np.flatnonzero(generator.random(n) < kept)
+        rows, row_weights, kept = rows[chosen], row_weights[chosen], kept[chosen]
+    row_weights = row_weights / kept
     blocks = fitted.watch(distance_blocks(rows, own, recipe.kernel))
     premises = premises_of(own, own_weights, recipe)
-    proved, proof = prove(premises, blocks, row_weights, share, float(fitted.costs.min()))
-    errors = {"fitted": fitted.error(row_weights, share)}
+    proved, proof = prove(premises, blocks, row_weights, sample, float(fitted.costs.min()))
+    errors = {"fitted": fitted.error(row_weights)}
     for kind in KINDS:
         # Like random rows, or from the coreset, where that is much faster.
-        source, source_weights = (rows, None) if kind == "uniform" else (own, own_weights)
+        source, source_weights = (every, None) if kind == "uniform" else (own, own_weights)
         sets = draw_center_sets(
             source, recipe.k, recipe.kernel, kind=kind, n_center_sets=n_center_sets, z=recipe.z,
             weights=source_weights, seed=recipe.seed,
         )  # fmt: skip
         estimate = center_set_costs(own, sets, recipe.kernel, z=recipe.z, weights=own_weights)
-        truth = center_set_costs(rows, sets, recipe.kernel, z=recipe.z, weights=row_weights) / share
+        truth = center_set_costs(rows, sets, recipe.kernel, z=recipe.z, weights=row_weights)
         errors[kind] = float(relative_errors(truth, estimate).max())
     measured = {
         "largest_error": max(errors.values()),
         "errors": errors,
         "center_sets": len(KINDS) * n_center_sets + _FITTED,
-        "fraction": share,
+        "fraction": len(rows) / n,
         "sampled_rows": len(rows),
-        "standard_error": fitted.standard_error(row_weights, share),
+        "standard_error": fitted.standard_error(row_weights, kept),
     }
     return Certificate(measured, proved, what_it_means(proof, recipe.k, cost))
 
@@ -211,11 +213,13 @@ class Proof(NamedTuple):
 
     plans: tuple[Transport | Flow, ...]
     at_cost: float
+    sample: RowSample | None
+    """None if the plans are those of all rows."""
 
     def interval(self, coreset_cost: float) -> tuple[float, float]:
         """Return the least and the largest cost on all rows of centers that cost this much on the coreset."""
         lows, highs = zip(*(plan.interval(coreset_cost) for plan in self.plans), strict=True)
-        return max(lows), min(highs)
+        return (max(lows), min(highs)) if self.sample is None else self.sample.interval(max(lows), min(highs))
 
     def error(self, coreset_cost: float) -> float:
         """Return a bound on the relative error of all centers that cost at least this much on the coreset."""
@@ -243,38 +247,34 @@ def premises_of(points: Floats, weights: Floats, recipe: Recipe) -> Premises:
 
 
 def prove(
-    premises: Premises, blocks: Iterator[Floats], row_weights: Floats, share: float, found_cost: float
+    premises: Premises, blocks: Iterator[Floats], row_weights: Floats, sample: RowSample | None, found_cost: float
 ) -> tuple[dict[str, Any], Proof]:
     """Return the proved part of a certificate, and the plans behind it. Assumes validated input.
 
-    `blocks` are the squared distances of the rows to the points of the coreset (`distance_blocks`), `share` is the
-    share of all rows that these rows are, a uniform sample, and `found_cost` the cost of a good clustering on the
-    coreset.
+    `blocks` are the squared distances of the rows to the points of the coreset (`distance_blocks`), and `found_cost` is
+    the cost of a good clustering on the coreset. If the rows are a sample, `row_weights` are divided by the
+    probabilities with which they were kept.
     """
     weights, squared, at_cost, shares, z = premises
     edges = nearest_points(blocks, z)
-    plan, parts = plan_transport(edges, row_weights / share, weights, shares, at_cost, z)
-    if share < 1.0:
-        # The cheapest plan of a sample costs more than that of all rows in expectation, as a plan's cost is convex in
-        # the rows; its spread is that of a sum of independent parts.
-        spread = float(parts.std()) * np.sqrt(len(parts) * (1.0 - share))
-        plan = plan._replace(moved=plan.moved + _QUANTILE * spread)
+    plans: list[Transport | Flow] = []
+    if sample is None or at_cost == 0.0:  # beside a sample the time for it is better spent on more rows
+        plans.append(plan_transport(edges, row_weights, weights, shares, at_cost, z))
     found_cost_at_least = max(at_cost, found_cost)
-    proof = Proof((plan,), at_cost)
-    if share == 1.0 and at_cost > 0.0:
-        flow = plan_flow(edges, squared, row_weights, weights, (at_cost, found_cost_at_least), z)
-        proof = Proof((plan, flow), at_cost)
+    if at_cost > 0.0:
+        search = THOROUGH if sample is None else QUICK
+        plans.append(plan_flow(edges, squared, row_weights, weights, (at_cost, found_cost_at_least), z, search))
+    proof = Proof(tuple(plans), at_cost, sample)
+    transport, flow = ([plan._asdict() for plan in plans if isinstance(plan, kind)] for kind in (Transport, Flow))
     found = {
         "error": proof.error(at_cost),
         "error_from_found": proof.error(found_cost_at_least),
         "found_cost": found_cost,
-        "confidence": 1.0 if share == 1.0 else CONFIDENCE,
+        "confidence": 1.0 if sample is None else CONFIDENCE,
         "rows": len(row_weights),
-        "moved": plan.moved,
-        "least": plan.least,
-        "most": plan.most,
-        "wrong": plan.wrong,
-        "flow": proof.plans[1]._asdict() if len(proof.plans) > 1 else None,
+        **{name: transport[0][name] if transport else None for name in ("moved", "least", "most", "wrong")},
+        "flow": flow[0] if flow else None,
+        "sample": None if sample is None else sample.deviations(at_cost),
         "coreset_cost_at_least": at_cost,
     }
     return found, proof
@@ -291,6 +291,31 @@ def what_it_means(proof: Proof, k: int, cost: float | None) -> dict[str, Any]:
     }
 
 
+class Nearest(NamedTuple):
+    """Of some rows: which of k centers is nearest, and its distance^z."""
+
+    clusters: NDArray[np.intp]
+    powers: Floats
+
+
+def nearest_of(rows: Floats, centers: Floats, recipe: Recipe) -> Nearest:
+    """Return the nearest center of each row."""
+    clusters, squared = [], []
+    for block in distance_blocks(rows, centers, recipe.kernel):
+        clusters.append(block.argmin(axis=1))
+        squared.append(block.min(axis=1))
+    return Nearest(np.concatenate(clusters), np.concatenate(squared) ** (0.5 * recipe.z))
+
+
+def _sampled(fitted: _FittedCenters, near: Nearest, row_weights: Floats, most: int) -> tuple[RowSample, Floats]:
+    """What is known of all rows, and with which probability each of them is kept."""
+    k = len(fitted.best_points)
+    weights = np.bincount(near.clusters, row_weights, k).astype(np.float64, copy=False)
+    costs = np.bincount(near.clusters, row_weights * near.powers, k).astype(np.float64, copy=False)
+    rates = rates_for(weights, costs, fitted.z, most)
+    return RowSample(rates, weights, costs, fitted.z), rates.probabilities(near.clusters, near.powers, row_weights)
+
+
 class _FittedCenters:
     """Centers that are not points: means of clusters of the coreset, after a few Lloyd steps from different seeds.
 
@@ -298,6 +323,8 @@ class _FittedCenters:
     ----------
     costs : ndarray of shape (sets,)
         On the coreset.
+    best_points : ndarray of shape (at most k,)
+        Which coreset points are nearest to the centers of the best set.
     """
 
     def __init__(self, points: Floats, weights: Floats, recipe: Recipe, generator: np.random.Generator) -> None:
@@ -320,6 +347,9 @@ class _FittedCenters:
         self._inner[~self._means.any(axis=0)] = -np.inf
         self._powers: list[Floats] = []
         self.costs: Floats = weights @ self._of(squared)
+        best = means[:, int(self.costs.argmin())]
+        inner = 0.5 * np.einsum("jc,jc->c", squared @ best, best)
+        self.best_points = np.unique((squared @ best - inner)[:, best.any(axis=0)].argmin(axis=0))
 
     def _of(self, squared: Floats) -> Floats:
         to_means = np.maximum(squared @ self._means - self._inner, 0.0)
@@ -332,12 +362,12 @@ class _FittedCenters:
             self._powers.append(self._of(squared))
             yield squared
 
-    def error(self, row_weights: Floats, share: float) -> float:
+    def error(self, row_weights: Floats) -> float:
         """Return the largest relative error, once all blocks have been watched."""
-        return float(relative_errors(row_weights @ np.concatenate(self._powers) / share, self.costs).max())
+        return float(relative_errors(row_weights @ np.concatenate(self._powers), self.costs).max())
 
-    def standard_error(self, row_weights: Floats, share: float) -> float:
-        """Return the largest relative standard error of a cost that is measured on a share of the rows."""
-        parts = row_weights[:, None] * np.concatenate(self._powers)
-        sums, spread = parts.sum(axis=0), parts.std(axis=0) * np.sqrt(len(parts) * (1.0 - share))
+    def standard_error(self, row_weights: Floats, kept: Floats) -> float:
+        """Return the largest relative standard error of a cost, if rows were kept with these probabilities."""
+        powers = np.concatenate(self._powers)
+        sums, spread = row_weights @ powers, np.sqrt((row_weights**2 * (1.0 - kept)) @ powers**2)
         return float(np.divide(spread, sums, out=np.zeros_like(sums), where=sums > 0).max())

@@ -130,8 +130,9 @@ class Coreset:
         n_center_sets : int
             Random center sets of each kind to measure.
         most_rows : int, optional
-            Rows to look at; by default as many as take 100 million kernel values, and 100,000 if that takes 400
-            million. If there are more, a uniform sample is used and the proof has a confidence of 99 %.
+            About how many rows to look at; by default as many as take 100 million kernel values, and 100,000 if that
+            takes 400 million. If there are more, a random sample is used, far rows with a higher probability, and the
+            proof has a confidence of 99 %.
         cost : float, optional
             Cost of a clustering on all points, such as `inertia_`, to compare with the optimum.
         seed : int

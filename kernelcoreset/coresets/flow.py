@@ -23,15 +23,28 @@ from kernelcoreset.coresets.transport import (
 )
 from kernelcoreset.kernels.jit import compiled
 
-_MOST_HUBS = 2_000  # points that all flows between; it takes the cube of their number
-_ROUNDS = (0, 3, 10, 30)  # of scaling; after each of them the flow is looked for
-_FLOWS = (3, 15)  # to choose the rounds, and then; each with the resistances of the one before
+_SHORT = 3  # flows to choose the rounds by
 _NEARNESS = 0.1  # what a distance counts beside the distance of a row to the mean of its shares
 _STEPS = 60  # between two points each, towards the best shares of a row
 _PRECISION = 1e-9  # of these shares
 _SHORTEST = 1e-2  # in median distances: no resistance is that of a shorter way, so that the equations stay well posed
 _LEAST = 1e-12  # of conductances and slopes, by the largest one
 _EPSILON = float(np.finfo(np.float64).eps)
+
+
+class Search(NamedTuple):
+    """How long to look for a good flow: every one proves something."""
+
+    rounds: tuple[int, ...]
+    """Of scaling. After each of them a short look shows which one is best."""
+    flows: int
+    """To try then, each with the resistances of the one before."""
+    hubs: int
+    """Points that all flows between, at the most. It takes the cube of their number."""
+
+
+THOROUGH = Search(rounds=(0, 1, 3, 10), flows=15, hubs=2_000)
+QUICK = Search(rounds=(1,), flows=10, hubs=1_000)
 
 
 class Flow(NamedTuple):
@@ -69,14 +82,20 @@ class Flow(NamedTuple):
 
 
 def plan_flow(
-    edges: Edges, squared: Floats, row_weights: Floats, weights: Floats, costs: tuple[float, float], z: float
+    edges: Edges,
+    squared: Floats,
+    row_weights: Floats,
+    weights: Floats,
+    costs: tuple[float, float],
+    z: float,
+    search: Search = THOROUGH,
 ) -> Flow:
     """Return the flow with the smallest error of those tried. Every one gives a valid bound. Assumes validated input.
 
     Parameters
     ----------
     edges : Edges
-        Of all rows, from `nearest_points`.
+        Of the rows, from `nearest_points`.
     squared : ndarray of shape (s, s)
         Squared distances between the coreset points, not all 0.
     row_weights : ndarray of shape (n,)
@@ -84,38 +103,46 @@ def plan_flow(
     costs : tuple of float
         The error at the first of these costs is to be small; if it is as large for two of them, that at the second.
     z : float
+    search : Search
     """
     shares = surrounding_shares(edges, squared) if z == 2.0 else near_shares(edges, row_weights)
     scaled = weights.sum() / row_weights.sum() * row_weights
     tried: list[Floats] = []
 
     def plan_of(number: int, flows: int) -> tuple[list[float], int, Flow]:
-        plan = flow_of_shares(edges, tried[number], squared, row_weights, weights, z, flows)
+        own = search._replace(flows=flows)
+        plan = flow_of_shares(edges, tried[number], squared, row_weights, weights, z, own)
         return [relative_error(cost, *plan.interval(cost)) for cost in costs], number, plan
 
     done = 0
-    for rounds in _ROUNDS:
+    for rounds in search.rounds:
         scale_shares(edges.starts, edges.targets, shares, scaled, weights, rounds - done)
         done = rounds
         tried.append(shares.copy())
-    _, best, _ = min(plan_of(number, _FLOWS[0]) for number in range(len(tried)))
-    return plan_of(best, _FLOWS[1])[-1]
+    best = min(plan_of(number, _SHORT) for number in range(len(tried)))[1] if len(tried) > 1 else 0
+    return plan_of(best, search.flows)[-1]
 
 
 def flow_of_shares(
-    edges: Edges, shares: Floats, squared: Floats, row_weights: Floats, weights: Floats, z: float, flows: int
+    edges: Edges,
+    shares: Floats,
+    squared: Floats,
+    row_weights: Floats,
+    weights: Floats,
+    z: float,
+    search: Search = THOROUGH,
 ) -> Flow:
     """Return what holds if rows are shared like this, with the best of some flows. Arguments as of `plan_flow`."""
     scale = float(weights.sum() / row_weights.sum())
     scaled = scale * row_weights
     received = received_weights(edges.starts, edges.targets, shares, scaled, len(weights))
     moved, pull = _moved_and_pull(*edges, squared, shares, scaled)
-    return Flow(scale, moved, pull, _least_effort(squared, weights, received - weights, z, flows), z)
+    return Flow(scale, moved, pull, _least_effort(squared, weights, received - weights, z, search), z)
 
 
-def _least_effort(squared: Floats, weights: Floats, surplus: Floats, z: float, flows: int) -> float:
+def _least_effort(squared: Floats, weights: Floats, surplus: Floats, z: float, search: Search) -> float:
     """The effort of the best of some flows. If there are many points, they send their surplus to the nearest hub."""
-    hubs = choose_hubs(squared, weights, _MOST_HUBS)
+    hubs = choose_hubs(squared, weights, search.hubs)
     to_hubs = squared[:, hubs]
     hub_of = to_hubs.argmin(axis=1)
     hub_of[hubs] = np.arange(len(hubs))  # of two points in one place both may be hubs
@@ -123,7 +150,7 @@ def _least_effort(squared: Floats, weights: Floats, surplus: Floats, z: float, f
     at_points[hubs] = np.bincount(hub_of, at_points)
     between = to_hubs[hubs]
     at_hubs = np.bincount(hub_of, surplus).astype(np.float64, copy=False)
-    flow = balancing_flow(between, weights[hubs], at_hubs, z, flows)
+    flow = balancing_flow(between, weights[hubs], at_hubs, z, search.flows)
     at_points[hubs] += _at_points(flow, np.sqrt(between))
     return _effort(at_points, weights, z)
 

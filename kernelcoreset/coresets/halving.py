@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
+from kernelcoreset.coresets.fitted import fitted_costs
 from kernelcoreset.coresets.points import Indices, distances_between
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.kernels.jit import compiled, part
@@ -16,7 +17,7 @@ from kernelcoreset.kernels.loops.products import Reals
 
 Singles = NDArray[np.float32]
 
-_LAST = 4  # halvings that balance sets of k centers; those before, between nearer points, balance single centers
+_OF_FITTED = 2.5  # what a set of means counts beside another set
 _KICKS = 32
 _KICKED = 3
 _TILE = 512
@@ -36,9 +37,13 @@ class Effort(NamedTuple):
     """Groups of coins that may be turned: decisions that look at the data. More balance better and prove less."""
     axes: int = 16
     """Landmarks whose distances put neighbours together."""
+    fitted: int = 0
+    """Sets of means of clusters, balanced in every halving."""
+    last: int = 4
+    """Halvings that balance the sets of k centers. Those before, between nearer points, balance single centers."""
 
 
-IN_FEW_DIMENSIONS = Effort(landmarks=64, center_sets=256, groups=64)
+IN_FEW_DIMENSIONS = Effort(landmarks=64, center_sets=256, groups=64, fitted=32, last=3)
 # In many dimensions the costs of center sets have more in them that is not determined by few others. Of very many draws
 # the first halvings, between nearer points, have less to balance.
 IN_MANY_DIMENSIONS = Effort(landmarks=384, center_sets=1536, groups=512, axes=64)
@@ -81,13 +86,19 @@ def halve(
     count = max(effort.landmarks, -(-4 * recipe.k // size))
     distances = _single(_group_distances(recipe, points, count, size, generator), recipe.z)
     shares = (weights / weights.mean()).astype(np.float32)
+    fitted = None
+    if effort.fitted and size == 1:
+        squared = distances if recipe.z == 2.0 else distances ** np.float32(2.0 / recipe.z)
+        fitted = fitted_costs(squared, _landmarks(count, len(points)), weights, recipe, effort.fitted, generator)
     order: Indices = neighbours_together(np.ascontiguousarray(distances[:: count // effort.axes].T), 1 << halvings)
     single = np.arange(count)[:, None]
     sets = generator.integers(count, size=(effort.center_sets, recipe.k // size))
-    last = _LAST if effort.center_sets else 0
+    last = min(effort.last, halvings) if effort.center_sets else 0
     for left in range(halvings, 0, -1):
         if left in (halvings, last):
             costs, scales = set_costs(distances, shares, order, sets if left <= last else single)
+            if fitted is not None:
+                costs, scales = _with_fitted(costs, scales, fitted[:, order] * shares[order])
         pairs = len(order) // 2
         signs = np.where(generator.random(pairs) < 0.5, np.float32(1.0), np.float32(-1.0))
         sums = _group_sums(costs, signs, min(effort.groups, pairs)) * scales
@@ -122,7 +133,7 @@ def _group_distances(
     hardly matters for the time.
     """
     count = groups * size
-    landmarks = points[(2 * np.arange(count) + 1) * len(points) // (2 * count)].astype(np.float64)
+    landmarks = points[_landmarks(count, len(points))].astype(np.float64)
     if size == 1:
         return distances_between(recipe.kernel, landmarks, points)
     landmarks = generator.permutation(landmarks)
@@ -131,6 +142,17 @@ def _group_distances(
         block = distances_between(recipe.kernel, landmarks, points[low : low + _ROWS])
         block.reshape(size, groups, -1).min(axis=0, out=distances[:, low : low + _ROWS])
     return distances
+
+
+def _landmarks(count: int, points: int) -> Indices:
+    return (2 * np.arange(count) + 1) * points // (2 * count)
+
+
+def _with_fitted(costs: Singles, scales: Floats, fitted: Singles) -> tuple[Singles, Floats]:
+    """The costs of more sets below the others, and their scales."""
+    sums = fitted.sum(axis=1, dtype=np.float64)
+    own = np.divide(_OF_FITTED, sums, out=np.zeros_like(sums), where=sums > 0.0)
+    return np.concatenate([costs, fitted]), np.concatenate([scales, own])
 
 
 def _single(squared: Reals, z: float) -> Singles:

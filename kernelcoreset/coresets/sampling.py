@@ -46,8 +46,9 @@ MOST_NUMBERS = 1 << 24
 """Coordinates of all draws to halve: bounds their memory to 128 MiB (64 MiB in float32) if there are many columns."""
 _MANY_DIMENSIONS = 16
 _VERY_MANY_DIMENSIONS = 48  # from here on more balancing gains less
-# Beyond three halvings one draw in this many points is balanced, with this effort: in few and in many dimensions.
-_SHARES_BALANCED = ((64, IN_FEW_DIMENSIONS), (16, IN_VERY_MANY_DIMENSIONS))
+# One draw in this many points is balanced, at least so many for each point wanted, with this effort: in few and in many
+# dimensions.
+_SHARES_BALANCED = ((64, 16, IN_FEW_DIMENSIONS), (16, 8, IN_VERY_MANY_DIMENSIONS))
 # In many dimensions, but not very many, so many draws are balanced, or 32 per point if that is more. The last halvings,
 # of at most so many draws, take more effort: that bounds their memory to 100 MB.
 _BALANCED = 16_384
@@ -116,7 +117,8 @@ def _draw(
 def _plan(recipe: Recipe, points: Points, of_coresets: bool) -> list[tuple[int, Effort]]:
     """How often to halve, with which effort: more if n is so large that it hardly adds to the time of a build.
 
-    Three times, up to five if there are many points or those of coresets, or fewer if that would be too many draws.
+    Four times (three in many dimensions), up to five if there are many points or those of coresets, or fewer if that
+    would be too many draws.
     In 16 to 47 dimensions five times and up to `_BALANCED` draws, if matrix products are fast.
     """
     n, d = points.shape
@@ -126,9 +128,9 @@ def _plan(recipe: Recipe, points: Points, of_coresets: bool) -> list[tuple[int, 
         last = min(halvings, _LAST, max(1, _most_halvings(size, _BALANCED)))
         effort = IN_MANY_DIMENSIONS if size << last <= _BALANCED else IN_VERY_MANY_DIMENSIONS
         return [own for own in ((halvings - last, OF_MANY_DRAWS), (last, effort)) if own[0]]
-    share, effort = _SHARES_BALANCED[d >= _MANY_DIMENSIONS]
+    share, least, effort = _SHARES_BALANCED[d >= _MANY_DIMENSIONS]
     drawn = n if of_coresets else n // share
-    halvings = _most_halvings(size, min(max(8 * size, drawn), 32 * size, MOST_NUMBERS // d))
+    halvings = _most_halvings(size, min(max(least * size, drawn), 32 * size, MOST_NUMBERS // d))
     evaluations = (size << halvings) * effort.landmarks
     # Matrix products make all else dearer beside them, but it takes a fraction of a second in all.
     is_cheap = evaluations * (8 if points.passes_are_slow else 1) <= PIVOTS_PER_CLUSTER * recipe.k * n

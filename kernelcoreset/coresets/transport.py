@@ -85,8 +85,8 @@ class Edges(NamedTuple):
 
 def plan_transport(
     edges: Edges, row_weights: Floats, weights: Floats, shares_of_cost: Floats, at_cost: float, z: float
-) -> tuple[Transport, Floats]:
-    """Return the plan with the smallest error of those tried, and what each row adds to `moved`.
+) -> Transport:
+    """Return the plan with the smallest error of those tried.
 
     Every plan gives a valid bound. A row is shared among its nearest coreset points, more to nearer ones, and the
     shares are scaled until the coreset points get about their weights (Sinkhorn). What is missing then is made up by
@@ -103,7 +103,7 @@ def plan_transport(
     at_cost, z : float
     """
     shares = near_shares(edges, row_weights)
-    plans: list[tuple[float, int, Transport, Floats]] = []
+    plans: list[tuple[float, int, Transport]] = []
     for rounds in _ROUNDS:
         scale_shares(edges.starts, edges.targets, shares, row_weights, weights, rounds)
         received = received_weights(edges.starts, edges.targets, shares, row_weights, len(weights))
@@ -111,11 +111,10 @@ def plan_transport(
             factors = np.clip(weights / received, 1.0 - tolerance, 1.0 + tolerance)
             gaps = np.abs(weights - factors * received)
             wrong = float((gaps[gaps > 0.0] * shares_of_cost[gaps > 0.0]).sum())
-            parts, own = _parts(*edges, shares * factors[edges.targets], row_weights)
-            found = Transport(float(parts.sum()), float(own.min()), float(own.max()), wrong, at_cost, z)
-            plans.append((found.error, len(plans), found, parts))
-    *_, best, parts = min(plans)
-    return best, parts
+            moved, own = _moved_and_factors(*edges, shares * factors[edges.targets], row_weights)
+            found = Transport(moved, float(own.min()), float(own.max()), wrong, at_cost, z)
+            plans.append((found.error, len(plans), found))
+    return min(plans)[-1]
 
 
 def nearest_points(blocks: Iterator[Floats], z: float) -> Edges:
@@ -253,13 +252,13 @@ def _nearest(squared: Floats, count: int, first: int, closest: Floats, closest_r
 
 
 @compiled()
-def _parts(
-    starts: Indices, targets: Indices, powers: Floats, moved: Floats, row_weights: Floats
-) -> tuple[Floats, Floats]:
-    """What each row adds to the cost of the plan, and the factor of its weight."""
-    costs, factors = np.zeros(len(starts) - 1), np.zeros(len(starts) - 1)
+def _moved_and_factors(
+    starts: Indices, targets: Indices, powers: Floats, parts: Floats, row_weights: Floats
+) -> tuple[float, Floats]:
+    """The cost of the plan, and the factor of the weight of each row."""
+    moved, factors = 0.0, np.zeros(len(starts) - 1)
     for i in range(len(starts) - 1):
         for e in range(starts[i], starts[i + 1]):
-            factors[i] += moved[e]
-            costs[i] += row_weights[i] * moved[e] * powers[e]
-    return costs, factors
+            factors[i] += parts[e]
+            moved += row_weights[i] * parts[e] * powers[e]
+    return moved, factors

@@ -14,6 +14,7 @@ from kernelcoreset.checks import Floats, Ints
 from kernelcoreset.coresets.certificate import Certificate, Premises, premises_of, prove, what_it_means
 from kernelcoreset.coresets.error import center_set_costs, chosen_costs, relative_errors
 from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.row_sample import Rates, RowSample
 from kernelcoreset.coresets.transport import distance_blocks
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.products import products_pay
@@ -40,8 +41,8 @@ class Probe:
     seed : int
     kinds : tuple of str
         The kind of each center set.
-    kept : float
-        Share of the sampled rows that come to the driver, for the proof.
+    rates : Rates, optional
+        With which probability a row comes to the driver, for the proof. If None, no row does.
     """
 
     among: Floats
@@ -51,7 +52,7 @@ class Probe:
     fraction: float
     seed: int
     kinds: tuple[str, ...] = ()
-    kept: float = 0.0
+    rates: Rates | None = None
 
     @property
     def center_sets(self) -> Floats:
@@ -89,6 +90,8 @@ class Tally:
     rows, bad_rows, sampled : int
     bad_columns : dict
         Number of bad rows by column.
+    left_to_chance : int
+        Rows that may not be among those kept for the proof.
     sizes, weights, costs : ndarray of shape (k,)
         Rows, weight and cost of each cluster.
     descriptions : list of dict
@@ -106,7 +109,7 @@ class Tally:
     def __init__(self, k: int, partition: int = -1, probe: Probe | None = None) -> None:
         self.partition = partition
         self.probe = probe
-        self.rows = self.bad_rows = self.sampled = 0
+        self.rows = self.bad_rows = self.sampled = self.left_to_chance = 0
         self.bad_columns: dict[str, int] = {}
         self.sizes, self.weights, self.costs = np.zeros(k), np.zeros(k), np.zeros(k)
         self._set_costs = np.zeros((_GROUPS, 0 if probe is None else len(probe.chosen)))
@@ -125,16 +128,24 @@ class Tally:
         if self.probe is not None:
             # Seeded by the position of the rows in their partition, so a retried task samples the same rows.
             generator = np.random.default_rng([self.probe.seed, self.partition, self.rows])
-            chosen = np.flatnonzero(generator.random(n) < self.probe.fraction)
+            drawn: Floats = generator.random(size=(n,))
+            chosen = np.flatnonzero(drawn < self.probe.fraction)
             own = np.ones(len(chosen)) if weights is None else weights[chosen]
             self._waiting.append((np.asarray(columns[:, chosen], dtype=np.float64), own))
             self.sampled += len(chosen)
-            if self.probe.kept > 0.0:
-                kept = generator.random(len(chosen)) < self.probe.kept
-                self._kept.append((np.asarray(columns[:, chosen[kept]], dtype=np.float64), own[kept]))
+            if self.probe.rates is not None:
+                self._keep(columns, weights, self.probe.rates.probabilities(places, powers, weights), drawn)
             if sum(len(some) for _, some in self._waiting) >= min(_WAITING, _WAITING_NUMBERS // len(columns)):
                 self._measure()
         self.rows += n
+
+    def _keep(self, columns: NDArray[Any], weights: Floats | None, probabilities: Floats, drawn: Floats) -> None:
+        """Keep the rows whose number is below their probability, with weights divided by it."""
+        kept = np.flatnonzero(drawn < probabilities)
+        own = np.ones(len(kept)) if weights is None else weights[kept]
+        self._kept.append((np.asarray(columns[:, kept], dtype=np.float64), own / probabilities[kept]))
+        without = 0 if weights is None else np.count_nonzero(probabilities == 0.0)
+        self.left_to_chance += int(np.count_nonzero(probabilities < 1.0) - without)
 
     def _measure(self) -> None:
         """Measure the center sets on the waiting rows. Many rows at once cost far less than a few at a time."""
@@ -156,7 +167,7 @@ class Tally:
 
     @property
     def kept(self) -> tuple[Floats, Floats]:
-        """Points of shape (n, d) and weights of the rows that were kept for the proof."""
+        """Points of shape (n, d) of the rows that were kept for the proof, and weights by the probability of this."""
         if not self._kept:
             return np.empty((0, 0)), np.empty(0)
         return np.concatenate([columns for columns, _ in self._kept], axis=1).T, np.concatenate(
@@ -174,6 +185,7 @@ class Tally:
                 "bad_rows": self.bad_rows,
                 "bad_columns": self.bad_columns,
                 "sampled": self.sampled,
+                "left_to_chance": self.left_to_chance,
                 "sizes": self.sizes.tolist(),
                 "weights": self.weights.tolist(),
                 "costs": self.costs.tolist(),
@@ -189,7 +201,7 @@ class Tally:
         whole = Tally(k, probe=probe)
         parts = {part["partition"]: part for part in map(json.loads, texts)}
         for _, part in sorted(parts.items()):
-            for name in ("rows", "bad_rows", "sampled"):
+            for name in ("rows", "bad_rows", "sampled", "left_to_chance"):
                 setattr(whole, name, getattr(whole, name) + part[name])
             for name in ("sizes", "weights", "costs", "_set_costs"):
                 setattr(whole, name, getattr(whole, name) + np.asarray(part[name.lstrip("_")]))
@@ -220,15 +232,15 @@ class Tally:
         premises : Premises, optional
             `premises_for` of the probe and the coreset, if they are known already.
         """
-        k, share = probe.chosen.shape[1], probe.fraction * probe.kept
+        k = probe.chosen.shape[1]
         measured = self._measured(probe, coreset_points, coreset_weights, coreset_cost)
         rows, weights = self.kept
-        rows, weights = rows[weights > 0], weights[weights > 0]
-        if not len(rows):
+        if probe.rates is None or not len(rows):
             return Certificate(measured, {"error": None, "confidence": None, "rows": 0}, {"k": k})
         blocks = distance_blocks(rows, coreset_points, probe.kernel)
         premises = premises or premises_for(probe, coreset_points, coreset_weights)
-        proved, proof = prove(premises, blocks, weights, share, coreset_cost or 0.0)
+        sample = RowSample(probe.rates, self.weights, self.costs, probe.z) if self.left_to_chance else None
+        proved, proof = prove(premises, blocks, weights, sample, coreset_cost or 0.0)
         return Certificate(measured, proved, what_it_means(proof, k, float(self.costs.sum())))
 
     def _measured(

@@ -9,7 +9,7 @@ from kernelcoreset.reporting.charts import bars, line, scatter, stacked
 from kernelcoreset.reporting.elements import Html, element, join, number, table
 from kernelcoreset.reporting.reproduce import command_of, settings_text
 from kernelcoreset.reporting.style import cluster_class
-from kernelcoreset.reporting.verdict import Verdict, cluster_verdict, coreset_verdict
+from kernelcoreset.reporting.verdict import Verdict, cluster_verdict, confidence_in_words, coreset_verdict
 
 Record = Mapping[str, Any]
 Section = Callable[[Record], Html | None]
@@ -49,7 +49,8 @@ def _proved(certificate: Mapping[str, Any]) -> Iterable[str]:
         on = f", on {measured['fraction']:.1%} of the rows" if measured.get("fraction", 1.0) < 1 else ""
         yield f"Measured over {number(measured.get('center_sets'))} sets of centers{on}."
     if meaning.get("times_optimum") is not None:
-        yield f"Proved: the clustering costs at most {meaning['times_optimum']:.3g} times the best possible one."
+        sure = confidence_in_words(certificate.get("proved") or {})
+        yield f"Proved: the clustering costs at most {meaning['times_optimum']:.3g} times the best possible one{sure}."
 
 
 def _cost(record: Record) -> Iterable[str]:

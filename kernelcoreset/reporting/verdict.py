@@ -128,3 +128,8 @@ def cluster_verdict(quality: Mapping[str, Any] | None) -> Verdict:
         "The clusters are parts of one cloud, and their borders would move with other rows: do not give them names. "
         "kernelcoreset.explore says whether another number of clusters or another width stands out.",
     )
+
+
+def confidence_in_words(proved: Mapping[str, Any]) -> str:
+    """Return what to add to a sentence about what is proved: nothing if all rows were looked at."""
+    return f", with {proved['confidence']:.0%} confidence" if (proved.get("confidence") or 1.0) < 1.0 else ""

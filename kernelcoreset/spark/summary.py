@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from kernelcoreset.checks import Floats
 from kernelcoreset.coresets.certificate import Premises
 from kernelcoreset.coresets.error import draw_mixed_center_sets
+from kernelcoreset.coresets.row_sample import rates_for
 from kernelcoreset.describing.description import Description
 from kernelcoreset.describing.tally import MOST_CLUSTERS, RowTally
 from kernelcoreset.labelling.certificate import Probe, Tally, premises_for
@@ -30,7 +31,7 @@ _PROBED_ROWS = 200_000  # about how many rows the certificate is measured on; mo
 _PROBED_NUMBERS = 16_000_000  # and of how many coordinates, if there are many columns
 _CENTER_NUMBERS = 1_500_000  # of the points that center sets are chosen among, if there are many columns
 _KEPT_NUMBERS = 500_000  # of rows that come to the driver for the proof
-_KEPT_EVALUATIONS = 20_000_000
+_KEPT_EVALUATIONS = 60_000_000
 
 
 @dataclass(frozen=True)
@@ -212,14 +213,16 @@ def _draw_probe(model: KernelKMeansModel, weighted: bool, center_sets: int, frac
     if fraction is None:
         probed = min(_PROBED_ROWS, _PROBED_NUMBERS // coreset.points.shape[1])
         fraction = 0.01 if weighted else min(1.0, probed / rows)
-    kept = min(1.0, _most_kept(*coreset.points.shape) / (fraction * rows))
+    weights = model.cluster_weights
+    kept = rows_for_proof(*coreset.points.shape)
+    rates = rates_for(weights, weights * model.typical_distances**model.z, model.z, kept)
     most = max(_CENTER_NUMBERS // coreset.points.shape[1], 2 * model.k)
     sets = draw_mixed_center_sets(
         coreset.points, coreset.weights, model.k, model.kernel, model.z, center_sets, seed, most
     )
-    return Probe(sets.among, sets.chosen, model.kernel, model.z, fraction, seed, sets.kinds, kept)
+    return Probe(sets.among, sets.chosen, model.kernel, model.z, fraction, seed, sets.kinds, rates)
 
 
-def _most_kept(size: int, d: int) -> int:
-    """How many rows come to the driver: few enough for its memory, and for a kernel value per row and coreset point."""
+def rows_for_proof(size: int, d: int) -> int:
+    """About how many rows come to the driver: few enough for its memory, and for their distances to all points."""
     return max(1, min(_KEPT_NUMBERS // d, _KEPT_EVALUATIONS // size))

@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelcoreset import Gaussian, Linear
+from kernelcoreset import Gaussian, Linear, build_coreset
+from kernelcoreset.coresets.certificate import nearest_of, prove
+from kernelcoreset.coresets.recipe import Recipe
+from kernelcoreset.coresets.row_sample import Rates, RowSample, rates_for
+from kernelcoreset.coresets.transport import distance_blocks
 from kernelcoreset.labelling import certificate
-from kernelcoreset.labelling.certificate import Probe, Tally
+from kernelcoreset.labelling.certificate import Probe, Tally, premises_for
 from tests import naive
 
 KERNEL = Gaussian(sigma=2.0)
@@ -89,12 +93,14 @@ def test_a_retried_task_gives_the_same_tally(rows):
 @pytest.mark.parametrize("kind", [np.float32, np.uint8, np.float64])
 def test_kept_rows_of_any_type_come_back_as_they_are(kind):
     points = np.arange(60).reshape(20, 3).astype(kind)
-    probe = Probe(np.zeros((1, 3)), np.zeros((1, 1), dtype=int), KERNEL, 2.0, fraction=1.0, seed=0, kept=1.0)
+    rates = Rates(np.array([1.0]), 0.0)
+    probe = Probe(np.zeros((1, 3)), np.zeros((1, 1), dtype=int), KERNEL, 2.0, fraction=1.0, seed=0, rates=rates)
     tally = Tally(1, 0, probe)
     tally.add(points.T, None, np.zeros(20, dtype=int), np.zeros(20))
     found, weights = Tally.total([tally.to_json()], 1, probe).kept
     np.testing.assert_array_equal(found, points)
-    assert len(weights) == 20
+    np.testing.assert_array_equal(weights, np.ones(20))
+    assert tally.left_to_chance == 0
 
 
 def test_the_error_lies_within_its_standard_error(rows):
@@ -119,3 +125,46 @@ def test_rows_without_weight_certify_nothing(rows):
     probe = Probe(points, np.array([[0, 1]]), Linear(), 2.0, 1.0, 0)
     found = tally_of(points, np.ones(10), probe, cuts=(3,)).certificate(probe, points, np.ones(10)).measured
     assert (found["largest_error"], found["standard_error"], found["center_sets"]) == (None, None, 1)
+
+
+def test_far_rows_are_kept_more_often(rows):
+    """Rows and weights are kept as the rates say: counts within 5.5 standard deviations, for each of three kinds."""
+    points, weights = rows
+    rates = Rates(np.array([0.02, 0.05, 1.0]), 0.1)
+    probe = Probe(points[:3], np.arange(3)[None], KERNEL, 2.0, fraction=0.1, seed=3, rates=rates)
+    tally = tally_of(points, weights, probe)
+    found, scaled = Tally.total([tally.to_json()], 3, probe).kept
+    place = {tuple(row): i for i, row in enumerate(points)}
+    kept = np.array([place[tuple(row)] for row in found])
+    labels, powers = (points[:, 0] > 0).astype(int), np.abs(points[:, 1])
+    expected = np.minimum(1.0, weights * (rates.by_weight[labels] + rates.by_cost * powers))
+    assert_allclose(scaled, (weights / np.where(expected > 0, expected, 1.0))[kept])
+    for part in (labels == 0, labels == 1, powers > 1.5):
+        spread = np.sqrt((expected * (1 - expected))[part].sum())
+        assert abs(part[kept].sum() - expected[part].sum()) < 5.5 * spread
+    assert (weights[kept] > 0).all()
+    assert tally.left_to_chance == ((expected > 0) & (expected < 1)).sum()
+
+
+def test_what_is_proved_on_a_sample_of_the_rows(rows):
+    """The sums of all rows, the sample with its weights: as `prove` gives it for them."""
+    points = rows[0] + np.repeat([[0.0], [9.0]], 2_500, axis=0)
+    coreset = build_coreset(points, 3, KERNEL, 400, seed=0)
+    near = nearest_of(points, coreset.points[:3], Recipe(3, KERNEL, 400))
+    sums = np.bincount(near.clusters, minlength=3).astype(float), np.bincount(near.clusters, near.powers, 3)
+    rates = rates_for(*sums, 2.0, 2_000)
+    probe = Probe(coreset.points[:3], np.arange(3)[None], KERNEL, 2.0, fraction=0.1, seed=3, rates=rates)
+    tally = Tally(3, 0, probe)
+    tally.add(points.T, None, near.clusters, near.powers)
+    found = tally.certificate(probe, coreset.points, coreset.weights, 50.0)
+    sample = RowSample(rates, *sums, 2.0)
+    kept, weights = tally.kept
+    premises = premises_for(probe, coreset.points, coreset.weights)
+    proved, proof = prove(premises, distance_blocks(kept, coreset.points, KERNEL), weights, sample, 50.0)
+    assert found.proved == proved
+    assert (proved["confidence"], 1_000 < proved["rows"] < 3_000) == (0.99, True)
+    assert found.meaning["optimum_at_least"] == proof.interval(proof.at_cost)[0] > 0
+    assert found.meaning["cost"] == sums[1].sum()
+    whole = coreset.certify(points, n_center_sets=1)
+    assert proved["error"] > whole.proved["error"]  # less is known
+    assert str(found).count("with 99% confidence") == 2

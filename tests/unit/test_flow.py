@@ -7,8 +7,17 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelcoreset import Coreset, Gaussian, Linear, Polynomial, build_coreset, center_set_costs
-from kernelcoreset.coresets import flow as flow_module
-from kernelcoreset.coresets.flow import Flow, balancing_flow, choose_hubs, flow_of_shares, plan_flow, surrounding_shares
+from kernelcoreset.coresets import certificate as certificate_module
+from kernelcoreset.coresets.flow import (
+    QUICK,
+    THOROUGH,
+    Flow,
+    balancing_flow,
+    choose_hubs,
+    flow_of_shares,
+    plan_flow,
+    surrounding_shares,
+)
 from kernelcoreset.coresets.transport import (
     Transport,
     distance_blocks,
@@ -48,7 +57,7 @@ def test_a_flow_as_its_definition_says(z):
     squared = Linear().squared_distances(points, points)
     edges = nearest_points(distance_blocks(rows, points, Linear()), z)
     shares = near_shares(edges, row_weights)
-    found = flow_of_shares(edges, shares, squared, row_weights, weights, z, 6)
+    found = flow_of_shares(edges, shares, squared, row_weights, weights, z, THOROUGH._replace(flows=6))
     scale = weights.sum() / row_weights.sum()
     whole = naive_flow.dense(edges, shares, 25)
     flow = balancing_flow(squared, weights, scale * row_weights @ whole - weights, z, 6)
@@ -67,7 +76,7 @@ def test_each_step_of_the_proof(z):
         squared = Linear().squared_distances(points, points)
         edges = nearest_points(distance_blocks(rows, points, Linear()), z)
         shares = surrounding_shares(edges, squared) if z == 2.0 else near_shares(edges, row_weights)
-        found = flow_of_shares(edges, shares, squared, row_weights, weights, z, 2)
+        found = flow_of_shares(edges, shares, squared, row_weights, weights, z, THOROUGH._replace(flows=2))
         scaled = found.scale * row_weights
         received = received_weights(edges.starts, edges.targets, shares, scaled, len(weights))
         sets = center_sets(rows, 3, 300, seed)
@@ -132,7 +141,9 @@ def test_a_flow_between_two_points_by_hand():
     edges = nearest_points(iter([np.array([[0.0, 9.0], [9.0, 0.0]])]), 2.0)
     squared = np.array([[0.0, 9.0], [9.0, 0.0]])
     shares = np.where(edges.powers == 0.0, 1.0, 0.0)
-    found = flow_of_shares(edges, shares, squared, np.array([3.0, 3.0]), np.array([2.0, 4.0]), 2.0, 1)
+    found = flow_of_shares(
+        edges, shares, squared, np.array([3.0, 3.0]), np.array([2.0, 4.0]), 2.0, THOROUGH._replace(flows=1)
+    )
     assert found == pytest.approx(Flow(1.0, 0.0, 0.0, math.sqrt(9 / 2 + 9 / 4), 2.0))
 
 
@@ -213,14 +224,13 @@ def test_the_smaller_of_both_bounds_is_stated():
     assert found.proved["error_from_found"] < 0.8 * relative_error(cost, *plan.interval(cost))
 
 
-def test_many_points_send_their_surplus_to_hubs(monkeypatch):
+def test_many_points_send_their_surplus_to_hubs():
     """The effort is that of the whole flow: what goes to the hubs, and what flows between them."""
     rows, points, row_weights, weights = small_case()
     squared = Linear().squared_distances(points, points)
     edges = nearest_points(distance_blocks(rows, points, Linear()), 2.0)
     shares = near_shares(edges, row_weights)
-    monkeypatch.setattr(flow_module, "_MOST_HUBS", 10)
-    found = flow_of_shares(edges, shares, squared, row_weights, weights, 2.0, 4)
+    found = flow_of_shares(edges, shares, squared, row_weights, weights, 2.0, THOROUGH._replace(flows=4, hubs=10))
     surplus = found.scale * row_weights @ naive_flow.dense(edges, shares, 25) - weights
     hubs = choose_hubs(squared, weights, 10)
     assert len(hubs) == 10
@@ -244,10 +254,22 @@ def test_hubs_by_hand():
     assert len(choose_hubs(np.zeros((4, 4)), np.ones(4), 3)) == 1
 
 
-def test_a_sample_of_the_rows_has_no_flow():
-    points = some_points(600, 2)
+def test_a_sample_of_the_rows_has_a_quick_flow(monkeypatch):
+    """The one that `plan_flow` finds for the sample, and no transport plan."""
+    seen = []
+
+    def watched(*args):
+        seen.append((args[-1], plan_flow(*args)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(certificate_module, "plan_flow", watched)
+    points = some_points(2_000, 2)
     coreset = build_coreset(points, 3, Gaussian(2.0), 50, seed=0)
-    assert coreset.certify(points, n_center_sets=2, most_rows=300).proved["flow"] is None
+    found = [coreset.certify(points, n_center_sets=2, most_rows=rows).proved for rows in (2_000, 1_000)]
+    assert [search for search, _ in seen] == [THOROUGH, QUICK]
+    assert [proved["flow"] for proved in found] == [flow._asdict() for _, flow in seen]
+    assert found[0]["moved"] > 0
+    assert [found[1][name] for name in ("moved", "least", "most", "wrong")] == [None] * 4
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 7])
@@ -280,10 +302,10 @@ def test_the_best_of_all_rounds_is_taken():
     edges = nearest_points(distance_blocks(rows, points, Linear()), 2.0)
     shares = surrounding_shares(edges, squared)
     tried = []
-    for rounds in (0, 3, 7, 20):  # after 0, 3, 10 and 30 in all
+    for rounds in (0, 1, 2, 7):  # after 0, 1, 3 and 10 in all
         scaled = weights.sum() / row_weights.sum() * row_weights
         scale_shares(edges.starts, edges.targets, shares, scaled, weights, rounds)
-        own = flow_of_shares(edges, shares, squared, row_weights, weights, 2.0, 15)
+        own = flow_of_shares(edges, shares, squared, row_weights, weights, 2.0, THOROUGH._replace(flows=15))
         tried.append(relative_error(1e4, *own.interval(1e4)))
     plan = plan_flow(edges, squared, row_weights, weights, (1e4, 1e4), 2.0)
     assert relative_error(1e4, *plan.interval(1e4)) == pytest.approx(min(tried))
