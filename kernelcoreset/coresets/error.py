@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kernelcoreset.checks import (
     Floats,
@@ -149,7 +149,9 @@ def center_set_costs(
     return costs
 
 
-def chosen_costs(points: Floats, weights: Floats, among: Floats, chosen: Ints, kernel: Kernel, z: float) -> Floats:
+def chosen_costs(
+    points: NDArray[Any], weights: Floats, among: Floats, chosen: Ints, kernel: Kernel, z: float
+) -> Floats:
     """Return the costs of center sets that are chosen among few points, by matrix products. Assumes validated input.
 
     Each point that centers are chosen among is compared with the points once, in however many sets it is.
@@ -157,6 +159,7 @@ def chosen_costs(points: Floats, weights: Floats, among: Floats, chosen: Ints, k
     Parameters
     ----------
     points : ndarray of shape (n, d)
+        Of any real type.
     weights : ndarray of shape (n, g)
         g weights per point, for g costs of each set: of parts of the points, for example.
     among : ndarray of shape (p, d)
@@ -179,7 +182,7 @@ def chosen_costs(points: Floats, weights: Floats, among: Floats, chosen: Ints, k
             for i, place in enumerate(chosen):
                 costs[i] += (squared[place].min(axis=0) ** (0.5 * z)) @ weights[part]
     if not np.isfinite(costs).all():
-        raise evaluator_of(kernel).overflow("the clustering cost", points.T)
+        raise evaluator_of(kernel).overflow("the clustering cost", points.T.astype(np.float64))
     return costs.T
 
 

@@ -139,8 +139,9 @@ class CoresetTree:
         while start < len(points):
             start += buffer.fill(points[start:], weights[start:], None if ids is None else ids[start:])
             if buffer.is_full:
-                self._add_node(self._leaf(buffer), level=0)
-                buffer.clear()
+                leaf = self._leaf(buffer)
+                buffer.clear()  # before nodes are merged: its memory is needed there
+                self._add_node(leaf, level=0)
         self.n_rows += len(points)
         self.n_weighted += int(np.count_nonzero(weights))
 
@@ -260,10 +261,16 @@ class _Buffer:
     """
 
     def __init__(self, d: int, rows: int, kind: np.dtype[Any] | None, with_ids: bool) -> None:
-        self.points: NDArray[Any] = np.empty((d, rows)).T if kind is None else np.empty((rows, d), dtype=kind)
+        self.with_ids = with_ids
+        self._shape, self._kind = (rows, d), kind
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all rows, and give their memory back."""
+        rows, d = self._shape
+        self.points: NDArray[Any] = np.empty((d, rows)).T if self._kind is None else np.empty((rows, d), self._kind)
         self.weights = np.empty(rows)
         self.ids: list[NDArray[Any]] = []
-        self.with_ids = with_ids
         self.filled = 0
 
     @property
@@ -275,7 +282,8 @@ class _Buffer:
         taken = min(len(points), len(self.weights) - self.filled)
         room = slice(self.filled, self.filled + taken)
         if not np.can_cast(points.dtype, self.points.dtype):
-            self.points = self.points.astype(np.result_type(points.dtype, self.points.dtype))
+            self._kind = np.result_type(points.dtype, self.points.dtype)
+            self.points = self.points.astype(self._kind)
         self.points[room] = points[:taken]
         self.weights[room] = weights[:taken]
         if ids is not None:
@@ -287,7 +295,3 @@ class _Buffer:
         """Return points, weights and ids. The points are a view."""
         ids = np.concatenate(self.ids) if self.with_ids else None
         return self.points[: self.filled], self.weights[: self.filled], ids
-
-    def clear(self) -> None:
-        self.filled = 0
-        self.ids = []

@@ -59,7 +59,7 @@ class Probe:
         """The sets written out, shape (m, k, d)."""
         return self.among[self.chosen]
 
-    def costs(self, points: Floats, weights: Floats) -> Floats:
+    def costs(self, points: NDArray[Any], weights: Floats) -> Floats:
         """Return the costs of the sets on points (n, d) with g weights each, shape (n, g): shape (g, m)."""
         if products_pay(self.kernel, points.shape[1]):
             return chosen_costs(points, weights, self.among, self.chosen, self.kernel, self.z)
@@ -114,7 +114,7 @@ class Tally:
         self.sizes, self.weights, self.costs = np.zeros(k), np.zeros(k), np.zeros(k)
         self._set_costs = np.zeros((_GROUPS, 0 if probe is None else len(probe.chosen)))
         self.descriptions: list[dict[str, Any]] = []
-        self._waiting: list[tuple[Floats, Floats]] = []
+        self._waiting: list[tuple[NDArray[Any], Floats]] = []
         self._kept: list[tuple[Floats, Floats]] = []
 
     def add(self, columns: NDArray[Any], weights: Floats | None, labels: NDArray[Any], powers: Floats) -> None:
@@ -131,7 +131,7 @@ class Tally:
             drawn: Floats = generator.random(size=(n,))
             chosen = np.flatnonzero(drawn < self.probe.fraction)
             own = np.ones(len(chosen)) if weights is None else weights[chosen]
-            self._waiting.append((np.asarray(columns[:, chosen], dtype=np.float64), own))
+            self._waiting.append((columns[:, chosen], own))
             self.sampled += len(chosen)
             if self.probe.rates is not None:
                 self._keep(columns, weights, self.probe.rates.probabilities(places, powers, weights), drawn)
@@ -155,6 +155,7 @@ class Tally:
             return
         points = np.concatenate([columns for columns, _ in waiting], axis=1).T
         weights = np.concatenate([some for _, some in waiting])
+        del waiting  # many columns take much memory
         places = np.arange(self.sampled - len(weights), self.sampled) % _GROUPS
         by_group = np.where(places[:, np.newaxis] == np.arange(_GROUPS), weights[:, np.newaxis], 0.0)
         self._set_costs += probe.costs(points, by_group)

@@ -25,8 +25,9 @@ from kernelcoreset.spark.row_counts import count_rows
 from kernelcoreset.spark.tasks import MOST_TASKS
 
 _BATCH_ROWS = 131_072
-_BATCH_BYTES = 16 * 1024**2
-_LIST_BYTES = 4 * 1024**2  # of a batch with lists as it is decoded: that takes ten times its memory
+_BATCH_BYTES = 8 * 1024**2
+_LIST_BYTES = 1024**2  # of a batch with lists as it is decoded: that takes ten times its memory
+_LIST_BUFFER = 256 * 1024  # bytes of lists that are read at once; else the column of a row group, which is large
 LEAF_ROWS = 1_000_000
 """Small row groups of a file are read together until they have about this many rows, or `LEAF_BYTES`."""
 LEAF_BYTES = 128 * 1024**2
@@ -200,9 +201,12 @@ def _read_file(part: RowGroups, names: Sequence[str], types: Sequence[pa.DataTyp
     """Yield the batches of one file."""
     try:
         with fs.LocalFileSystem().open_input_file(part.file) as source:
-            reader = pq.ParquetFile(source, pre_buffer=False)  # else it reads all row groups into memory first
+            footer = pq.read_metadata(source)
+            # Without `pre_buffer=False` it reads all row groups into memory first.
+            buffer = _LIST_BUFFER if _has_lists(footer) else 0
+            reader = pq.ParquetFile(source, metadata=footer, pre_buffer=False, buffer_size=buffer)
             groups = list(range(part.first, part.last + 1))
-            rows = _batch_rows(reader.metadata, groups)
+            rows = _batch_rows(footer, groups)
             for batch in reader.iter_batches(rows, row_groups=groups, columns=list(names), use_threads=False):
                 count_rows(batch.num_rows)
                 arrays = [batch.column(batch.schema.get_field_index(name)) for name in names]
@@ -218,8 +222,11 @@ def _batch_rows(footer: pq.FileMetaData, groups: Sequence[int]) -> int:
     """Rows of a batch; fewer than usual if the rows are wide."""
     sizes = [footer.row_group(group) for group in groups]
     width = sum(group.total_byte_size for group in sizes) / max(1, sum(group.num_rows for group in sizes))
-    has_lists = any(footer.schema.column(i).max_repetition_level for i in range(len(footer.schema)))
-    return int(np.clip((_LIST_BYTES if has_lists else _BATCH_BYTES) / max(width, 1.0), 1, _BATCH_ROWS))
+    return int(np.clip((_LIST_BYTES if _has_lists(footer) else _BATCH_BYTES) / max(width, 1.0), 1, _BATCH_ROWS))
+
+
+def _has_lists(footer: pq.FileMetaData) -> bool:
+    return any(footer.schema.column(i).max_repetition_level for i in range(len(footer.schema)))
 
 
 def _unreadable(file: str, error: Exception) -> DataError:
