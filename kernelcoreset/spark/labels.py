@@ -15,9 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, IntegerType, NumericType, StringType, StructField, StructType
 
 from kernelcoreset.checks import Floats
-from kernelcoreset.describing.tally import ALL_UP_TO, RowTally
+from kernelcoreset.describing.tally import RowTally
 from kernelcoreset.errors import DataError, SettingError
-from kernelcoreset.features.arrays import to_arrow, view
+from kernelcoreset.features.arrays import to_arrow
 from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
@@ -26,6 +26,7 @@ from kernelcoreset.spark.columns import BatchReader, Layout, array_column, descr
 from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings
 from kernelcoreset.spark.observed_leaves import ObservedLeaves, leaf_text
 from kernelcoreset.spark.row_counts import counted
+from kernelcoreset.spark.sampled_columns import as_batch, describe, sampled, with_sample
 from kernelcoreset.spark.scan import RowGroups, read_columns, task_frame, tasks_of
 from kernelcoreset.spark.summary import TALLY, Measurement, clustering_of, packed
 from kernelcoreset.spark.tasks import (
@@ -41,7 +42,6 @@ from kernelcoreset.spectral.model import PointModel, SpectralModel
 from kernelcoreset.spectral.neighbors import NeighborModel
 
 _LABELS = "__kc_labels"
-_OTHERS, _PLACES = "__kc_others", "__kc_places"
 _MOST_BACK = 4  # numbers that come back from Python with labels in less time than Java needs to put both together
 
 
@@ -167,42 +167,18 @@ def _label_columns(frame: DataFrame, settings: LabelSettings) -> DataFrame:
     columns = [array_column(frame, name) for name in names]
     others = [name for name in frame.columns if name not in names] if settings.describe else []
     if others:
-        columns.append(_sampled(frame, others))
+        columns.append(sampled(frame, others))
     fields = _added_fields(settings)
     arrow_fields = list(to_arrow_schema(StructType(fields)))
 
     def label(batches: Iterator[Sequence[pa.Array]]) -> Iterator[pa.Array]:
-        rows = _numbered(batches, [*names, _OTHERS]) if others else _named(batches, names)
+        rows = with_sample(batches, names) if others else (as_batch(arrays, names) for arrays in batches)
         for _, added in _label_batches(rows, replace(settings, others=tuple(others)), partition_number()):
             yield pa.StructArray.from_arrays(added, fields=arrow_fields)
 
     # Always true. Without a step between, Spark 4.2 reads the rows of columnar files without compiled code.
     frame = frame.where(F.spark_partition_id() >= 0)
     return frame.withColumn(_LABELS, apply_to_columns(frame, label, columns, StructType(fields)))
-
-
-def _sampled(frame: DataFrame, names: Sequence[str]) -> Column:
-    """Columns of some rows, as `ALL_UP_TO` says: a list of one struct for these rows, an empty list for all others.
-
-    Not null for the others: after each row Spark asks Arrow for the size of the batch, which passes over nulls again.
-    """
-    place = F.monotonically_increasing_id().bitwiseAND(F.lit(2**33 - 1))  # below the number of the partition
-    row = F.array(F.struct(*[array_column(frame, name).alias(f"c{i}") for i, name in enumerate(names)]))
-    kind = frame.select(row.alias("row")).schema["row"].dataType
-    return F.when(F.rand(0) * place < ALL_UP_TO, row).otherwise(F.array().cast(kind))
-
-
-def _named(batches: Iterator[Sequence[pa.Array]], names: list[str]) -> Iterator[pa.RecordBatch]:
-    return (pa.RecordBatch.from_arrays(list(arrays), names=names) for arrays in batches)
-
-
-def _numbered(batches: Iterator[Sequence[pa.Array]], names: list[str]) -> Iterator[pa.RecordBatch]:
-    """The batches with the number of each row in the partition."""
-    first = 0
-    for arrays in batches:
-        last = first + len(arrays[0])
-        yield pa.RecordBatch.from_arrays([*arrays, to_arrow(np.arange(first, last))], names=[*names, _PLACES])
-        first = last
 
 
 def _unpacked(field: StructField) -> Column:
@@ -378,7 +354,8 @@ class _Report:
         if settings.tally:
             self._tally.add(rows.T, weights, found.labels, found.distances**settings.z)
             weights = None if settings.degrees is not None else weights
-            _describe(self._described, batch, found, weights, settings.others)
+            if self._described is not None:
+                describe(self._described, batch, found, weights, settings.others)
 
     def column(self, rows: int) -> pa.Array:
         """Return a column with the report in the last of so many rows."""
@@ -417,21 +394,6 @@ def _row_tally(settings: LabelSettings) -> RowTally | None:
     return RowTally(
         len(settings.centers), settings.typical, [name for name in (layout.id_col, layout.weight_col) if name]
     )
-
-
-def _describe(
-    tally: RowTally | None, batch: pa.RecordBatch, found: Labels, weights: Floats | None, others: Sequence[str]
-) -> None:
-    if tally is None:
-        return
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    if not others:
-        tally.add(columns, found, weights)
-        return
-    lists, places = columns.pop(_OTHERS), view(columns.pop(_PLACES))
-    rows = np.flatnonzero(np.diff(view(lists.offsets)))
-    sample = dict(zip(others, lists.flatten().flatten(), strict=True))
-    tally.add_sampled(columns, sample, rows, places, found, weights)
 
 
 def _outlier_scores(found: Labels, typical: Floats | None) -> Floats:

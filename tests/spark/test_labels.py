@@ -277,7 +277,7 @@ def test_of_many_rows_texts_are_described_by_a_sample(frame, points, model, monk
     settings = settings_for(frame, model)
     whole = summary_of(frame, settings, model)[1].description
     assert whole["sampled"] is None
-    for module in ("describing.tally", "spark.labels"):
+    for module in ("describing.tally", "spark.sampled_columns"):
         monkeypatch.setattr(f"kernelcoreset.{module}.ALL_UP_TO", 20)
     table, summary = summary_of(frame, settings, model)
     np.testing.assert_array_equal(table.sort_by("id")["prediction"], model.predict(points))
