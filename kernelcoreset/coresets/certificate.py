@@ -25,7 +25,7 @@ from kernelcoreset.coresets.flow import QUICK, THOROUGH, Flow, plan_flow
 from kernelcoreset.coresets.optimum import least_cost
 from kernelcoreset.coresets.points import distances_among
 from kernelcoreset.coresets.recipe import Recipe
-from kernelcoreset.coresets.row_sample import CONFIDENCE, RowSample, rates_for
+from kernelcoreset.coresets.row_sample import CONFIDENCE, RowSample, coins, rates_for
 from kernelcoreset.coresets.seeding import seed_pivots
 from kernelcoreset.coresets.transport import (
     Transport,
@@ -162,7 +162,7 @@ def certify(
     if n > most:
         near = nearest_of(rows, own[fitted.best_points], recipe)
         sample, kept = _sampled(fitted, near, row_weights, most)
-        chosen = np.flatnonzero(generator.random(n) < kept)
+        chosen = np.flatnonzero(coins(seed).random(n) < kept)
         rows, row_weights, kept = rows[chosen], row_weights[chosen], kept[chosen]
     row_weights = row_weights / kept
     blocks = fitted.watch(distance_blocks(rows, own, recipe.kernel))

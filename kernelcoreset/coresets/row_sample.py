@@ -20,10 +20,16 @@ CONFIDENCE = 0.99
 """Of all that is stated about one coreset together."""
 _STATEMENTS = 5  # both sides of the error of all centers, both of those from the found cost on, and the optimum
 _TAIL = math.log(_STATEMENTS / (1.0 - CONFIDENCE))
+_OF_COINS = 0x636F696E73  # "coins"
 _ALWAYS = 1e18  # rate of a cluster that was thought to be empty
 _FEWEST = 100  # rows to keep: then at least one is kept, but with probability exp(-100)
 _DOUBLINGS = 60
 _BISECTIONS = 60
+
+
+def coins(*seed: int) -> np.random.Generator:
+    """Return a generator of its own: rows are often drawn with `default_rng(0)`, and coins must not follow them."""
+    return np.random.default_rng([_OF_COINS, *seed])
 
 
 class Rates(NamedTuple):

@@ -14,7 +14,7 @@ from kernelcoreset.checks import Floats, Ints
 from kernelcoreset.coresets.certificate import Certificate, Premises, premises_of, prove, what_it_means
 from kernelcoreset.coresets.error import center_set_costs, chosen_costs, relative_errors
 from kernelcoreset.coresets.recipe import Recipe
-from kernelcoreset.coresets.row_sample import Rates, RowSample
+from kernelcoreset.coresets.row_sample import Rates, RowSample, coins
 from kernelcoreset.coresets.transport import distance_blocks
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.products import products_pay
@@ -127,8 +127,7 @@ class Tally:
         self.costs += np.bincount(places, powers if weights is None else weights * powers, minlength=k)
         if self.probe is not None:
             # Seeded by the position of the rows in their partition, so a retried task samples the same rows.
-            generator = np.random.default_rng([self.probe.seed, self.partition, self.rows])
-            drawn: Floats = generator.random(size=(n,))
+            drawn: Floats = coins(self.probe.seed, self.partition, self.rows).random(size=(n,))
             chosen = np.flatnonzero(drawn < self.probe.fraction)
             own = np.ones(len(chosen)) if weights is None else weights[chosen]
             self._waiting.append((columns[:, chosen], own))

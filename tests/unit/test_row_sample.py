@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from kernelcoreset import Gaussian, Linear, Polynomial, build_coreset
 from kernelcoreset.coresets.certificate import Proof, nearest_of
 from kernelcoreset.coresets.recipe import Recipe
-from kernelcoreset.coresets.row_sample import _TAIL, CONFIDENCE, Rates, RowSample, rates_for
+from kernelcoreset.coresets.row_sample import _TAIL, CONFIDENCE, Rates, RowSample, coins, rates_for
 from kernelcoreset.coresets.transport import Transport
 from tests import naive
 from tests.cases import some_points
@@ -61,6 +61,14 @@ def test_about_as_many_rows_are_kept_as_asked():
     wanted = weights * (sample.rates.by_weight[near.clusters] + sample.rates.by_cost * near.powers)
     assert wanted.sum() == pytest.approx(120)
     assert_allclose(sample.rates.probabilities(near.clusters, near.powers, weights), np.minimum(wanted, 1))
+
+
+def test_coins_do_not_follow_rows_that_numpy_has_drawn():
+    """Rows are made with the seed 0 everywhere. Correlations of 4,000 numbers stay below 5.5 / sqrt(4000)."""
+    for seed in ((0,), (0, 0, 0)):
+        both = np.corrcoef(coins(*seed).random(4_000), np.random.default_rng(0).random(4_000))
+        assert abs(both[0, 1]) < 5.5 / math.sqrt(4_000)
+    assert coins(1, 2, 3).random() == coins(1, 2, 3).random() != coins(1, 3, 2).random()
 
 
 def test_clusters_without_weight_or_cost():
