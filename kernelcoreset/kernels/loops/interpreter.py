@@ -137,17 +137,21 @@ def _powers(offset: float, degree: int, m: int, out: Floats) -> None:
             out[i] = value
 
 
-@part(fastmath=FAST)
+@part(fastmath=FAST, error_model="numpy")  # a division that may raise, or is not always made, would not vectorise
 def _cosine(m: int, y: Floats, d: int, norms: Floats, on_itself: bool, out: Floats) -> None:
     """From <x, y> and |x|^2 to <x, y> / (|x| |y|), zero if either is the zero vector; in place."""
     square = 0.0
     for j in range(d):
         square += y[j] * y[j]
     y_norm = np.sqrt(square)
-    for i in range(m):
-        norm = np.sqrt(norms[i]) * y_norm
-        cosine = out[i] / norm if norm > 0.0 else 0.0
-        out[i] = (1.0 if out[i] > 0.0 else 0.0) if on_itself else cosine
+    if on_itself:
+        for i in range(m):
+            out[i] = 1.0 if out[i] > 0.0 else 0.0
+    else:
+        for i in range(m):
+            norm = np.sqrt(norms[i]) * y_norm
+            cosine = out[i] / norm
+            out[i] = cosine if norm > 0.0 else 0.0
 
 
 @part(fastmath=FAST)
