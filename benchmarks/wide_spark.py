@@ -13,8 +13,10 @@ import shutil
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -100,27 +102,34 @@ class Job:
         self.driver = max(building.driver, labelling.driver)
 
 
+def memory_row(folder: Path, out: Path, scan: str, kernel: Kernel) -> list[str]:
+    """Run one job in a new session; return its row of the table of memory."""
+    spark = session("2g")
+    job = Job(spark, settings_for(folder, out, scan, kernel, MEMORY_K, coreset_size=1_000))
+    spark.stop()
+    seconds = (f"{each:.1f} s" for each in job.seconds)
+    sizes = (f"{used / 1e6:.0f} MB" for used in (*job.workers, job.driver))
+    return [repr(kernel), scan, str(job.story["leaves"]), *seconds, *sizes]
+
+
 def measure_memory(options: argparse.Namespace) -> None:
     n, d = MEMORY_SHAPE
     folder, out = options.scratch / f"rows-{n}-{d}", options.scratch / "out"
     write_rows(folder, n, d)
-    spark = session("2g")
     rows = []
     for kernel, scan in ((Gaussian(sigma=1.0), "direct"), (Gaussian(sigma=1.0), "spark"), (Linear(), "spark")):
-        job = Job(spark, settings_for(folder, out, scan, kernel, MEMORY_K, coreset_size=1_000))
-        seconds = (f"{each:.1f} s" for each in job.seconds)
-        sizes = (f"{used / 1e6:.0f} MB" for used in (*job.workers, job.driver))
-        rows.append([repr(kernel), scan, job.story["leaves"], *seconds, *sizes])
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as own_process:
+            rows.append(own_process.submit(memory_row, folder, out, scan, kernel).result())
         print(*rows[-1], flush=True)
-    spark.stop()
     header = (
         *("kernel", "`input.scan`", "leaves", "build", "cluster", "label and write"),
         *("worker, build", "worker, label", "driver's Python"),
     )
     words = (
         f"{n:,} x {d:,} float32 in an array column, {FILES} Parquet files, local[2], k = {MEMORY_K}, coreset 1,000, "
-        "with conf/spark-defaults.conf. The largest resident memory of a Python worker and of the driver's Python, as "
-        "the kernel of the machine kept it. Required: workers under 500 MB."
+        "with conf/spark-defaults.conf. Each job has a process and a session of its own, as with spark-submit. The "
+        "largest resident memory of a Python worker and of the driver's Python, as the kernel of the machine kept it. "
+        "Required: workers under 500 MB."
     )
     tables.write_results(
         options.out or Path("docs/results/wide_memory.md"),
