@@ -201,10 +201,10 @@ def _read_file(part: RowGroups, names: Sequence[str], types: Sequence[pa.DataTyp
     """Yield the batches of one file."""
     try:
         with fs.LocalFileSystem().open_input_file(part.file) as source:
-            footer = pq.read_metadata(source)
-            # Without `pre_buffer=False` it reads all row groups into memory first.
-            buffer = _LIST_BUFFER if _has_lists(footer) else 0
-            reader = pq.ParquetFile(source, metadata=footer, pre_buffer=False, buffer_size=buffer)
+            reader = pq.ParquetFile(source, pre_buffer=False)  # else it reads all row groups into memory first
+            footer = reader.metadata
+            if _has_lists(footer):
+                reader = pq.ParquetFile(source, metadata=footer, pre_buffer=False, buffer_size=_LIST_BUFFER)
             groups = list(range(part.first, part.last + 1))
             rows = _batch_rows(footer, groups)
             for batch in reader.iter_batches(rows, row_groups=groups, columns=list(names), use_threads=False):

@@ -137,7 +137,7 @@ def config(spark, rings):
     write_config(
         '[input]\npath = "HERE/rows.parquet"\nfeatures = ["x", "y"]\n'
         '[kernel]\nname = "Gaussian"\nsigma = 0.4\n'
-        "[coreset]\nk = 2\ncoreset_size = 300\nseed = 3\n"
+        "[coreset]\nk = 2\ncoreset_size = 600\nseed = 3\n"
         '[cluster]\nn_init = 2\nmodel_path = "model"\n'
         "[spectral]\ndegree_sample = 300\n"
         '[output]\npath = "HERE/out"\nmode = "overwrite"\n'
