@@ -7,6 +7,7 @@ row.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -142,15 +143,16 @@ class Graph:
         """Number of edges, each counted once, self-loops included."""
         return (len(self.rows.indices) + int(np.count_nonzero(self.loops))) // 2
 
-    @property
+    @cached_property
     def shift(self) -> float:
         """A shift that makes K = D^-1 A D^-1 + shift D^-1 positive semidefinite: max(0, max_i 1 - 2 a_ii / d_i).
 
         By Gershgorin's theorem no eigenvalue of D^-1 A is below -shift. The shift is 1 if there are no self-loops, and
         0 if each self-loop weighs at least as much as all other edges of its node.
         """
-        there = self.degrees > 0
-        return max(0.0, float(np.max(1.0 - 2.0 * self.loops[there] / self.degrees[there], initial=0.0)))
+        with np.errstate(invalid="ignore"):
+            shares = self.loops / self.degrees  # nan for nodes without edges
+        return max(0.0, 1.0 - 2.0 * float(np.fmin.reduce(shares, initial=0.5)))
 
     def near(self, nodes: Indices, hops: int) -> Rows:
         """Return rows that hold at least those that walks of `hops` steps from these nodes pass."""
