@@ -24,6 +24,7 @@ MOST_CLUSTERS = 20_000
 # Entries that differ by less than this share of their value are equal up to rounding.
 _TOLERANCE = 1e-9
 _LEAST_DEGREE = 1e-150
+_MANY_WAIT = 0.02
 
 
 class Graph:
@@ -175,7 +176,14 @@ class Graph:
         self, labels: ShortLabels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_], *, whole: bool
     ) -> int:
         """Move single nodes as `improve` does, and return how many moved."""
-        return int(improve(0, self.rows, self.degrees, labels, volumes, inner, waiting, whole))
+        # Past this number it takes less time to measure all nodes by threads than to visit neighbours of those moved.
+        if whole or len(loops.parts_of(self.rows)) == 1 or np.count_nonzero(waiting) <= _MANY_WAIT * self.n:
+            return int(improve(0, self.rows, self.degrees, labels, volumes, inner, waiting, whole))
+        moved = int(improve(0, self.rows, self.degrees, labels, volumes, inner, waiting, True))
+        held = np.zeros(self.n)
+        volumes[:], inner[:] = self._measure(labels, len(volumes), held)
+        mark_unsettled(self.degrees, self.loops, labels, held, volumes, inner, waiting)
+        return moved
 
     def first_sweep(self, labels: ShortLabels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_]) -> int:
         """Move about half of the nodes and return how many moved; only nodes that may move next are left waiting.
