@@ -15,14 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelcoreset.blas import one_blas_thread
+from kernelcoreset.blas import one_blas_thread, own_threads
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.starts import plain_k_means
 from kernelcoreset.coresets.sampling import merge_picks, pick_evenly, sensitivities
 from kernelcoreset.coresets.seeding import Seeding
-from kernelcoreset.graphs.csr import Indices, Labels, seed_nodes
+from kernelcoreset.graphs.csr import Indices, Labels, in_threads, seed_nodes
 from kernelcoreset.graphs.graph import Graph
 from kernelcoreset.graphs.walks import Singles, Walks, meet, meetings, walk
+from kernelcoreset.kernels.threads import equal_parts
 
 MOST_DRAWN = 20_000
 """Most nodes of a coreset; the matrix of all their pairs takes 1.6 GB."""
@@ -38,7 +39,8 @@ _PROBED = 32
 # Walks from neighbouring nodes meet far more often than all others. Unclipped, each such pair would be a cluster.
 _CLIPPED_ABOVE = 0.99
 _CLIP_SAMPLE = 200_000
-_SUBSPACE_STEPS, _STEPS_PER_CHECK, _SPARE_COLUMNS, _GAP_SHARE = 24, 4, 8, 0.1
+_PART = 500_000  # numbers per part of a matrix
+_SUBSPACE_STEPS, _UNCHECKED_STEPS, _SPARE_COLUMNS, _GAP_SHARE = 24, 3, 8, 0.1
 _LOBPCG_STEPS, _NEAR = 40, 1e-4
 _MOST_EXACT = 1_000
 
@@ -128,19 +130,34 @@ def cluster_coreset(graph: Graph, coreset: GraphCoreset, k: int, n_init: int, ge
     """Return the cluster of every coreset node, by k-means in the leading eigenvectors of their similarities."""
     similarities = coreset_similarities(graph, coreset)
     weights = coreset.weights / coreset.weights.sum()
-    scale = weights.astype(np.float32)
-    similarities *= scale[:, np.newaxis]
-    similarities *= scale
-    degrees = similarities.sum(axis=1)
+    degrees = _scale(similarities, weights.astype(np.float32))
     root = np.divide(1.0, np.sqrt(degrees), out=np.zeros_like(degrees), where=degrees > 0)
-    similarities *= root[:, np.newaxis]
-    similarities *= root
+    _scale(similarities, root)
     vectors = leading_vectors(similarities, min(k, len(weights)), generator)
     points = np.ascontiguousarray(vectors * root[:, np.newaxis], dtype=np.float64)
     masses = np.maximum(degrees.astype(np.float64), 0.0) + 1e-9 * weights
     with one_blas_thread():  # two threads that wait for such small products cost up to 0.1 s each time
         start = _nearest(points, points[_spread_rows(vectors, k)])
         return plain_k_means(points, masses, k, generator, runs=n_init, start=start)
+
+
+def _scale(matrix: Singles, factors: Singles) -> Singles:
+    """Multiply every row and every column by its factor, and return the sums of the rows."""
+    sums = np.empty(len(matrix), dtype=np.float32)
+
+    def scale_rows(part: slice) -> None:
+        rows = matrix[part]
+        rows *= factors[part, np.newaxis]
+        rows *= factors
+        sums[part] = rows.sum(axis=1)
+
+    in_threads(scale_rows, _row_parts(matrix))
+    return sums
+
+
+def _row_parts(matrix: Singles) -> list[slice]:
+    """Return parts of the rows for threads, which fit in the cache."""
+    return equal_parts(len(matrix), max(1, matrix.size // _PART))
 
 
 def _spread_rows(vectors: Singles, k: int) -> Indices:
@@ -171,7 +188,8 @@ def coreset_similarities(graph: Graph, coreset: GraphCoreset) -> Singles:
     some = similarities[:: max(1, s * s // _CLIP_SAMPLE)].ravel()
     some = some[some > 0]
     if len(some):
-        np.minimum(similarities, np.quantile(some, _CLIPPED_ABOVE), out=similarities)
+        most = np.quantile(some, _CLIPPED_ABOVE)
+        in_threads(lambda part: np.minimum(similarities[part], most, out=similarities[part]), _row_parts(similarities))
     return similarities
 
 
@@ -186,7 +204,8 @@ def leading_vectors(matrix: Singles, count: int, generator: np.random.Generator)
 
     s = len(matrix)
     if count + _SPARE_COLUMNS < s:
-        block, is_near = _iterate_subspace(matrix, count, generator)
+        with own_threads():
+            block, is_near = _iterate_subspace(matrix, count, generator)
         if is_near:
             return block[:, :count]
         if s > _MOST_EXACT:
@@ -203,10 +222,11 @@ def _iterate_subspace(matrix: Singles, count: int, generator: np.random.Generato
     Their residuals must be at most a tenth of the gap between the eigenvalues `count` and `count` + 1.
     """
     block = generator.normal(size=(len(matrix), count + _SPARE_COLUMNS)).astype(np.float32)
-    for step in range(1, _SUBSPACE_STEPS + 1):
+    block = _times(matrix, block)
+    for step in range(2, _SUBSPACE_STEPS + 1):
         block = np.linalg.qr(block)[0]
-        product = matrix @ block
-        if step % _STEPS_PER_CHECK == 0:
+        product = _times(matrix, block)
+        if step > _UNCHECKED_STEPS:
             values, turn = np.linalg.eigh(block.T @ product)
             values, turn = values[::-1], turn[:, ::-1]
             vectors: Singles = block @ turn
@@ -215,6 +235,13 @@ def _iterate_subspace(matrix: Singles, count: int, generator: np.random.Generato
                 return vectors, True
         block = product
     return vectors, False
+
+
+def _times(matrix: Singles, block: Singles) -> Singles:
+    """Return matrix @ block, the same for any number of threads."""
+    product = np.empty_like(block)
+    in_threads(lambda part: np.matmul(matrix[part], block, out=product[part]), _row_parts(matrix))
+    return product
 
 
 def _refine(matrix: Singles, block: Singles) -> Singles:

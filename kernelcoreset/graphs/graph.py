@@ -7,6 +7,7 @@ row.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ MOST_CLUSTERS = 20_000
 # Entries that differ by less than this share of their value are equal up to rounding.
 _TOLERANCE = 1e-9
 _LEAST_DEGREE = 1e-150
+_MANY_WAIT = 0.02
 
 
 class Graph:
@@ -142,15 +144,16 @@ class Graph:
         """Number of edges, each counted once, self-loops included."""
         return (len(self.rows.indices) + int(np.count_nonzero(self.loops))) // 2
 
-    @property
+    @cached_property
     def shift(self) -> float:
         """A shift that makes K = D^-1 A D^-1 + shift D^-1 positive semidefinite: max(0, max_i 1 - 2 a_ii / d_i).
 
         By Gershgorin's theorem no eigenvalue of D^-1 A is below -shift. The shift is 1 if there are no self-loops, and
         0 if each self-loop weighs at least as much as all other edges of its node.
         """
-        there = self.degrees > 0
-        return max(0.0, float(np.max(1.0 - 2.0 * self.loops[there] / self.degrees[there], initial=0.0)))
+        with np.errstate(invalid="ignore"):
+            shares = self.loops / self.degrees  # nan for nodes without edges
+        return max(0.0, 1.0 - 2.0 * float(np.fmin.reduce(shares, initial=0.5)))
 
     def near(self, nodes: Indices, hops: int) -> Rows:
         """Return rows that hold at least those that walks of `hops` steps from these nodes pass."""
@@ -173,7 +176,14 @@ class Graph:
         self, labels: ShortLabels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_], *, whole: bool
     ) -> int:
         """Move single nodes as `improve` does, and return how many moved."""
-        return int(improve(0, self.rows, self.degrees, labels, volumes, inner, waiting, whole))
+        # Past this number it takes less time to measure all nodes by threads than to visit neighbours of those moved.
+        if whole or len(loops.parts_of(self.rows)) == 1 or np.count_nonzero(waiting) <= _MANY_WAIT * self.n:
+            return int(improve(0, self.rows, self.degrees, labels, volumes, inner, waiting, whole))
+        moved = int(improve(0, self.rows, self.degrees, labels, volumes, inner, waiting, True))
+        held = np.zeros(self.n)
+        volumes[:], inner[:] = self._measure(labels, len(volumes), held)
+        mark_unsettled(self.degrees, self.loops, labels, held, volumes, inner, waiting)
+        return moved
 
     def first_sweep(self, labels: ShortLabels, volumes: Floats, inner: Floats, waiting: NDArray[np.bool_]) -> int:
         """Move about half of the nodes and return how many moved; only nodes that may move next are left waiting.

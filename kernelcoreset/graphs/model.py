@@ -244,7 +244,7 @@ def _start(
     """Return a coreset, labels of the nodes its walks reach, volumes and inner weights; no cluster is empty."""
     coreset = build_graph_coreset(graph, k, size, generator, lazy=lazy)
     clusters = cluster_coreset(graph, coreset, k, n_init, generator)
-    heavy = np.bincount(clusters, coreset.weights, minlength=k)
+    heavy = np.bincount(clusters, coreset.weights, minlength=k).astype(np.float64)
     labels = spread_labels(coreset.met, coreset.weights, clusters, heavy)
     _fill_empty(graph, labels, k)
     volumes, inner = graph.measure(labels, k)

@@ -111,8 +111,8 @@ def meet(met: Walks, degrees: Floats, similarities: Singles) -> None:
 
     This is a Gram matrix, so it is positive semidefinite whatever the graph.
     """
-    # Row i has i products per node: these parts have as many.
-    count = len(parts_of(Rows(met.starts, met.nodes, degrees)))
+    # Row i has i products per node: these parts have as many. Each of them passes over all nodes, so they are few.
+    count = min(2, len(parts_of(Rows(met.starts, met.nodes, degrees))))
     ends = [int(len(similarities) * np.sqrt(i / count)) for i in range(count + 1)]
     parts = [slice(low, high) for low, high in pairwise(ends)]
     in_threads(lambda part: _meet(met, degrees, part.start, part.stop, similarities), parts)
@@ -134,9 +134,20 @@ def _meet(met: Walks, degrees: Floats, first: int, last: int, similarities: Sing
             similarities[j, i] = similarities[i, j]
 
 
-@compiled()
 def spread_labels(met: Walks, weights: Floats, clusters: Labels, volumes: Floats) -> ShortLabels:
     """Return, per node, the cluster whose walks bring most mass relative to its volume; -1 if no walk arrives."""
+    found = in_threads(
+        lambda part: _spread_labels(
+            met._replace(starts=met.starts[part.start : part.stop + 1]), weights, clusters, volumes
+        ),
+        parts_of(Rows(met.starts, met.nodes, weights)),
+    )
+    return np.concatenate(found)
+
+
+@compiled(nogil=True)
+def _spread_labels(met: Walks, weights: Floats, clusters: Labels, volumes: Floats) -> ShortLabels:
+    """Return the same for some of the nodes."""
     n = len(met.starts) - 1
     labels = np.full(n, UNLABELLED, dtype=np.int16)
     arrived = np.zeros(len(volumes))

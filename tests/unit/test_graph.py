@@ -234,6 +234,35 @@ def test_a_sweep_makes_the_moves_of_the_twin(seed, whole):
     assert whole or not waiting.all()
 
 
+@pytest.mark.parametrize("k", [64, 65])  # up to 64 clusters, all gains are computed at once
+def test_a_sweep_with_many_clusters_makes_the_moves_of_the_twin(k):
+    matrix = random_matrix(130, 0.05, 1)
+    graph = Graph.from_matrix(matrix)
+    labels = np.random.default_rng(1).integers(-1, k, 130).astype(np.int16)
+    labels[:k] = range(k)
+    before, expected = labels.copy(), naive_graph.improve(matrix, labels, k)
+    volumes, inner = measure(0, graph.rows, graph.degrees, labels, k, np.empty(0))
+    moved = improve(0, graph.rows, graph.degrees, labels, volumes, inner, np.ones(130, dtype=bool), True)
+    np.testing.assert_array_equal(labels, expected)
+    assert moved == np.count_nonzero(labels != before) > 50
+
+
+def test_a_sweep_of_many_waiting_nodes_of_a_large_graph_leaves_waiting_all_that_may_move(monkeypatch):
+    monkeypatch.setattr("kernelcoreset.graphs.csr._MANY_ENTRIES", 1)
+    matrix = random_matrix(120, 0.1, 2)
+    graph = Graph.from_matrix(matrix)
+    labels = np.random.default_rng(2).integers(-1, 3, 120).astype(np.int16)
+    expected = naive_graph.improve(matrix, labels, 3)
+    volumes, inner = graph.measure(labels, 3)
+    waiting = np.ones(120, dtype=bool)
+    assert graph.sweep(labels, volumes, inner, waiting, whole=False) > 0
+    np.testing.assert_array_equal(labels, expected)
+    np.testing.assert_allclose([volumes, inner], measure(0, graph.rows, graph.degrees, labels, 3, np.empty(0)))
+    moved = np.flatnonzero(naive_graph.improve(matrix, labels, 3) != labels)
+    assert waiting[moved[:1]].all()  # the first move is made with the same sums
+    assert 0 < np.count_nonzero(waiting) < 120
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_nodes_that_are_passed_over_are_those_that_stay_in_the_twin(seed):
     """Clear blocks of unequal size with self-loops: most nodes are settled, and some are on the edge."""
