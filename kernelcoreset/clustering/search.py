@@ -89,6 +89,7 @@ def _exchanged(vectors: Vectors, best: Run, k: int, max_iter: int) -> Run:
 def _swapped(vectors: Vectors, best: Run, k: int, max_iter: int, count: int, generator: np.random.Generator) -> Run:
     """Return the best run after `count` trials to replace one center by a point drawn by its cost."""
     rows, norms, weights = vectors.narrow, vectors.norms, vectors.weights
+    tried = set[bytes]()  # labels that led to nothing better would do so again
     while count > 0:
         near = _two_nearest(vectors, best.labels, k)
         running = np.cumsum(weights * near.own)
@@ -101,6 +102,9 @@ def _swapped(vectors: Vectors, best: Run, k: int, max_iter: int, count: int, gen
             count -= 1
             labels = np.empty_like(best.labels)
             swap_center(own, weights, near.own, near.beyond, best.labels, near.second, k, labels)
+            if labels.tobytes() in tried:
+                continue
+            tried.add(labels.tobytes())
             better = _better(vectors, best, labels, k, max_iter)
             if better is not None:
                 best = better
