@@ -52,7 +52,8 @@ def search(
             run = descend_rows(vectors, labels, k, min(_RACE_STEPS, max_iter))
         runs.append(run)
     finalists = sorted(runs, key=lambda run: run.cost)[: max(1, int(_FINAL_WORK / work))]
-    best = min((_finished(vectors, run, k, max_iter) for run in finalists), key=lambda run: run.cost)
+    different = {run.labels.tobytes(): run for run in reversed(finalists)}  # the same labels end in the same way
+    best = min((_finished(vectors, run, k, max_iter) for run in reversed(different.values())), key=lambda run: run.cost)
     best = _exchanged(vectors, best, k, max_iter)
     return _swapped(vectors, best, k, max_iter, min(SWAPS + SWAPS_PER_CENTER * k, int(_SWAP_WORK / work)), generator)
 

@@ -149,21 +149,27 @@ def _solve_by_matrix(
     centers = np.zeros((k, len(problem.weights)))
     # A run from labels that another one started from would end as that one did.
     begun = {labels.tobytes(): labels for labels in starts}
-    best = min((descend(problem, labels, centers, z, max_iter) for labels in begun.values()), key=lambda run: run.cost)
-    prices = None
+    first, *others = begun.values()
+    best, prices = descend(problem, first, centers, z, max_iter), None
+    for labels in others:
+        best = _better(best, descend(problem, labels, centers, z, max_iter, beat=best.cost))
     for _ in range(SWAPS + SWAPS_PER_CENTER * k if k > 1 else 0):
         prices = prices_of(problem, best, z) if prices is None else prices
         labels = propose_swap(problem, prices, k, z, generator)
         if labels.tobytes() in begun:
             continue
         begun[labels.tobytes()] = labels
-        swapped = descend(problem, labels, centers, z, max_iter, beat=best.cost)
-        if swapped.cost < best.cost * (1.0 - ROUNDING):
-            best, prices = swapped, None
+        swapped = _better(best, descend(problem, labels, centers, z, max_iter, beat=best.cost))
+        best, prices = swapped, prices if swapped is best else None
     if z == 2.0:
         return best
     polished = descend(problem, best.labels, best.coefficients, z, max_iter, polish=True)
     return replace(polished, n_iter=best.n_iter + polished.n_iter, converged=best.converged and polished.converged)
+
+
+def _better(best: Solution, other: Solution) -> Solution:
+    """Return the solution that costs less; the first one if the difference is rounding."""
+    return other if other.cost < best.cost * (1.0 - ROUNDING) else best
 
 
 def solve_by_features(
