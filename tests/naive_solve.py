@@ -110,3 +110,15 @@ def vector_lloyd(points, weights, labels, k, steps):
             centers[c] = np.average(points[labels == c], axis=0, weights=weights[labels == c])
         labels = np.square(points[:, None] - centers[None]).sum(axis=2).argmin(axis=1)
     return labels
+
+
+def vector_seeds(points, weights, uniforms):
+    """Nearest of seeds drawn by weight times squared distance to those before; all at distance 0 ends the draws."""
+    seeds, mass = [], weights
+    for uniform in uniforms:
+        if not mass.any():
+            break
+        seeds.append(points[np.searchsorted(np.cumsum(mass), uniform * mass.sum(), side="right")])
+        away = np.square(points[:, None] - np.array(seeds)).sum(axis=2)
+        mass = weights * away.min(axis=1)
+    return away.argmin(axis=1)

@@ -12,16 +12,25 @@ from kernelcoreset.kernels.evaluator import evaluator_of
 
 
 def descend(
-    problem: Problem, labels: Labels, coefficients: Floats, z: float, max_iter: int, *, polish: bool = False
+    problem: Problem,
+    labels: Labels,
+    coefficients: Floats,
+    z: float,
+    max_iter: int,
+    *,
+    polish: bool = False,
+    beat: float = np.inf,
 ) -> Solution:
     """Return the local optimum that one run reaches from given labels. Assumes validated input.
 
     `coefficients`, shape (k, s), are the first centers for z != 2, or zeros for the means; z = 2 needs labels only.
+    A run with z = 2 that ends at a cost of no less than `beat` is not `converged`.
     """
     squared, weights = problem.squared, problem.weights
     labels = labels.copy()
     if z == 2.0:
-        cost, steps, converged = descend_means(squared, weights, labels, len(coefficients), max_iter)
+        k, scaled = len(coefficients), beat / problem.unit
+        cost, steps, converged = descend_means(squared, weights, labels, k, max_iter, scaled)
         shares = mean_shares(weights, labels, len(coefficients))
     else:
         coefficients = coefficients.copy()

@@ -48,5 +48,5 @@ def all_distances(kernel: Kernel, columns: Floats) -> Floats:
     squared = np.empty((s, s))
     for low in range(0, s, TILE):
         some = np.arange(low, min(low + TILE, s))
-        squared[some] = distances_from(kernel, columns, some)
+        squared[low : low + TILE] = distances_from(kernel, columns, some)
     return squared

@@ -189,10 +189,13 @@ def _move_singly(squared: Floats, weights: Floats, labels: Labels, clusters: _Cl
 
 
 @compiled()
-def descend_means(squared: Floats, weights: Floats, labels: Labels, k: int, max_iter: int) -> tuple[float, int, bool]:
+def descend_means(
+    squared: Floats, weights: Floats, labels: Labels, k: int, max_iter: int, beat: float = np.inf
+) -> tuple[float, int, bool]:
     """Lloyd until nothing moves, then single moves, until neither helps; return cost, iterations, whether it converged.
 
-    Updated sums accumulate rounding errors, so convergence is only accepted after computing them from the labels.
+    Updated sums accumulate rounding errors, so convergence is only accepted after computing them from the labels. A run
+    that ends at no less than `beat` is left there, not `converged`.
     """
     s = len(labels)
     clusters = _Clusters(np.empty((k, s)), np.empty(k), np.empty(k), np.empty(k))
@@ -217,6 +220,8 @@ def descend_means(squared: Floats, weights: Floats, labels: Labels, k: int, max_
                 continue
         for i in range(s):  # a step without gain comes from rounding, or from a function that is not a kernel
             labels[i] = old[i]
+        if cost > beat * (1.0 - ROUNDING):
+            return cost, step, False
         cost = _recompute(squared, weights, labels, clusters)
         if fresh:
             return cost, step, True

@@ -52,7 +52,8 @@ def search(
             run = descend_rows(vectors, labels, k, min(_RACE_STEPS, max_iter))
         runs.append(run)
     finalists = sorted(runs, key=lambda run: run.cost)[: max(1, int(_FINAL_WORK / work))]
-    best = min((_finished(vectors, run, k, max_iter) for run in finalists), key=lambda run: run.cost)
+    different = {run.labels.tobytes(): run for run in reversed(finalists)}  # the same labels end in the same way
+    best = min((_finished(vectors, run, k, max_iter) for run in reversed(different.values())), key=lambda run: run.cost)
     best = _exchanged(vectors, best, k, max_iter)
     return _swapped(vectors, best, k, max_iter, min(SWAPS + SWAPS_PER_CENTER * k, int(_SWAP_WORK / work)), generator)
 
@@ -89,6 +90,7 @@ def _exchanged(vectors: Vectors, best: Run, k: int, max_iter: int) -> Run:
 def _swapped(vectors: Vectors, best: Run, k: int, max_iter: int, count: int, generator: np.random.Generator) -> Run:
     """Return the best run after `count` trials to replace one center by a point drawn by its cost."""
     rows, norms, weights = vectors.narrow, vectors.norms, vectors.weights
+    tried = set[bytes]()  # labels that led to nothing better would do so again
     while count > 0:
         near = _two_nearest(vectors, best.labels, k)
         running = np.cumsum(weights * near.own)
@@ -101,6 +103,9 @@ def _swapped(vectors: Vectors, best: Run, k: int, max_iter: int, count: int, gen
             count -= 1
             labels = np.empty_like(best.labels)
             swap_center(own, weights, near.own, near.beyond, best.labels, near.second, k, labels)
+            if labels.tobytes() in tried:
+                continue
+            tried.add(labels.tobytes())
             better = _better(vectors, best, labels, k, max_iter)
             if better is not None:
                 best = better

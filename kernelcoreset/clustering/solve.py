@@ -11,13 +11,14 @@ from kernelcoreset.checks import check_at_least, check_count, check_seed
 from kernelcoreset.clustering.descent import descend
 from kernelcoreset.clustering.features import is_written_out
 from kernelcoreset.clustering.finish import descend_exactly, partition_costs
+from kernelcoreset.clustering.lloyd import ROUNDING
 from kernelcoreset.clustering.means import Run, descend_rows, vectors_of
 from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, check_power, mean_shares, prepare
 from kernelcoreset.clustering.search import search
 from kernelcoreset.clustering.starts import component_starts, spectral_starts
-from kernelcoreset.clustering.swaps import SWAPS, SWAPS_PER_CENTER, propose_swap
+from kernelcoreset.clustering.swaps import SWAPS, SWAPS_PER_CENTER, prices_of, propose_swap
 from kernelcoreset.coresets.coreset import Coreset
-from kernelcoreset.coresets.seeding import seed_pivots
+from kernelcoreset.coresets.seeding import seed_by_matrix
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
@@ -144,18 +145,31 @@ def _solve_by_matrix(
 ) -> Solution:
     """Return the best of all runs on the matrix of squared distances."""
     starts = [*starts, *(spectral_starts(problem, k, generator) if k > 1 else [])]
-    starts.extend(
-        seed_pivots(problem.kernel, problem.cloud, problem.weights, k, z, generator).nearest for _ in range(n_init)
-    )
+    starts.extend(seed_by_matrix(problem.squared, problem.weights, k, z, generator).nearest for _ in range(n_init))
     centers = np.zeros((k, len(problem.weights)))
-    best = min((descend(problem, labels, centers, z, max_iter) for labels in starts), key=lambda run: run.cost)
+    # A run from labels that another one started from would end as that one did.
+    begun = {labels.tobytes(): labels for labels in starts}
+    first, *others = begun.values()
+    best, prices = descend(problem, first, centers, z, max_iter), None
+    for labels in others:
+        best = _better(best, descend(problem, labels, centers, z, max_iter, beat=best.cost))
     for _ in range(SWAPS + SWAPS_PER_CENTER * k if k > 1 else 0):
-        swapped = descend(problem, propose_swap(problem, best, z, generator), centers, z, max_iter)
-        best = min(best, swapped, key=lambda run: run.cost)
+        prices = prices_of(problem, best, z) if prices is None else prices
+        labels = propose_swap(problem, prices, k, z, generator)
+        if labels.tobytes() in begun:
+            continue
+        begun[labels.tobytes()] = labels
+        swapped = _better(best, descend(problem, labels, centers, z, max_iter, beat=best.cost))
+        best, prices = swapped, prices if swapped is best else None
     if z == 2.0:
         return best
     polished = descend(problem, best.labels, best.coefficients, z, max_iter, polish=True)
     return replace(polished, n_iter=best.n_iter + polished.n_iter, converged=best.converged and polished.converged)
+
+
+def _better(best: Solution, other: Solution) -> Solution:
+    """Return the solution that costs less; the first one if the difference is rounding."""
+    return other if other.cost < best.cost * (1.0 - ROUNDING) else best
 
 
 def solve_by_features(

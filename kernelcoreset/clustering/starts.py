@@ -8,14 +8,10 @@ import numpy as np
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.features import principal_axes
-from kernelcoreset.clustering.means import Vectors, descend_rows, vectors_of
+from kernelcoreset.clustering.means import Vectors
 from kernelcoreset.clustering.problem import Labels, Problem
-from kernelcoreset.clustering.search import seed_rows
-from kernelcoreset.coresets.seeding import seed_pivots
-from kernelcoreset.kernels.evaluator import as_columns
-from kernelcoreset.kernels.families import Linear
+from kernelcoreset.coresets.seeding import draw_point
 from kernelcoreset.kernels.jit import compiled
-from kernelcoreset.kernels.loops.passes import Cloud
 
 _SPARE_COMPONENTS = 4
 # Shares of the largest eigenvalue: how near an eigenvector must be, and what is rounding.
@@ -46,7 +42,7 @@ def component_starts(vectors: Vectors, k: int, generator: np.random.Generator) -
         axes = principal_axes(rows, weights)[0][:, :count]
     components = rows @ axes
     views = [components[:, :k], components[:, : k - 1], *np.split(components, components.shape[1], axis=1)]
-    return [_short_run(np.ascontiguousarray(view), weights, k, generator) for view in views]
+    return [plain_k_means(np.ascontiguousarray(view), weights, k, generator) for view in views]
 
 
 def _leading_axes(rows: Floats, weights: Floats, count: int, generator: np.random.Generator) -> Floats:
@@ -58,13 +54,6 @@ def _leading_axes(rows: Floats, weights: Floats, count: int, generator: np.rando
     inside, _ = principal_axes(rows @ axes, weights)
     leading: Floats = axes @ inside
     return leading
-
-
-def _short_run(points: Floats, weights: Floats, k: int, generator: np.random.Generator) -> Labels:
-    """Return labels of the best of a few short runs of k-means on explicit vectors."""
-    vectors = vectors_of(points, weights)
-    runs = (descend_rows(vectors, seed_rows(vectors, k, generator, 2), k, _PLAIN_STEPS) for _ in range(_PLAIN_RUNS))
-    return min(runs, key=lambda run: run.cost).labels
 
 
 def plain_k_means(
@@ -79,7 +68,6 @@ def plain_k_means(
 
     `start` replaces the D^2 seeds of the first run.
     """
-    cloud = Cloud(as_columns(points), np.empty(0))
     # Copies of what is read-only: loops are compiled once for each kind of array.
     points, weights = (np.require(array, requirements=["C", "W"]) for array in (points, weights))
     best, least = np.zeros(len(points), dtype=np.int32), np.inf
@@ -87,11 +75,34 @@ def plain_k_means(
         if start is not None and run == 0:
             labels = start.astype(np.int32)
         else:
-            labels = seed_pivots(Linear(), cloud, weights, k, 2.0, generator).nearest
+            labels = np.zeros(len(points), dtype=np.int32)
+            seed_points(points, weights, generator.random(k), labels)
         cost = _lloyd(points, weights, labels, np.empty((k, points.shape[1])))
         if cost < least:
             best, least = labels, cost
     return best
+
+
+@compiled()
+def seed_points(points: Floats, weights: Floats, uniforms: Floats, labels: Labels) -> None:
+    """Write the nearest of a few points, drawn by weight times squared distance to those drawn before (k-means++).
+
+    There are as many as uniform numbers, or fewer if all points are at distance 0 of one. `labels` begin with 0.
+    """
+    away, mass = np.empty(len(points)), weights.copy()
+    for c in range(len(uniforms)):
+        seed = draw_point(mass, uniforms[c])
+        left = 0.0
+        for i in range(len(points)):
+            squared = 0.0
+            for j in range(points.shape[1]):
+                squared += (points[i, j] - points[seed, j]) ** 2
+            if c == 0 or squared < away[i]:
+                away[i], labels[i] = squared, c
+            mass[i] = weights[i] * away[i]
+            left += mass[i]
+        if left <= 0.0:
+            break
 
 
 def _lloyd(points: Floats, weights: Floats, labels: Labels, centers: Floats) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from kernelcoreset.checks import Floats
@@ -14,19 +16,35 @@ from kernelcoreset.kernels.jit import compiled
 SWAPS, SWAPS_PER_CENTER = 10, 4
 
 
-def propose_swap(problem: Problem, solution: Solution, z: float, generator: np.random.Generator) -> Labels:
-    """Return labels with one center replaced by a point, drawn in proportion to w dist^z to its center."""
+class Prices(NamedTuple):
+    """What every point pays in a solution: distance^z to its nearest and second nearest center, and which these are."""
+
+    nearest: Labels
+    second: Labels
+    own: Floats
+    beyond: Floats
+    running: Floats
+    """Running sum of weight times `own`."""
+
+
+def prices_of(problem: Problem, solution: Solution, z: float) -> Prices:
+    """Return what swaps need to know of a solution, for all proposals from it."""
     to_centers = np.empty((solution.k, len(solution.labels)))
     measure_centers(problem.squared, solution.coefficients, to_centers)
     to_centers **= 0.5 * z
     nearest, second = np.argpartition(to_centers, 1, axis=0)[:2].astype(np.int32)
     everyone = np.arange(len(nearest))
     own, beyond = to_centers[nearest, everyone], to_centers[second, everyone]
-    mass = np.cumsum(problem.weights * own)
-    candidate = min(int(np.searchsorted(mass, generator.random() * mass[-1], side="right")), len(mass) - 1)
-    labels = np.empty_like(solution.labels)
-    fresh = problem.squared[candidate] ** (0.5 * z)
-    swap_center(fresh, problem.weights, own, beyond, nearest, second, solution.k, labels)
+    return Prices(nearest, second, own, beyond, np.cumsum(problem.weights * own))
+
+
+def propose_swap(problem: Problem, prices: Prices, k: int, z: float, generator: np.random.Generator) -> Labels:
+    """Return labels with one center replaced by a point, drawn in proportion to w dist^z to its center."""
+    nearest, second, own, beyond, running = prices
+    drawn = int(np.searchsorted(running, generator.random() * running[-1], side="right"))
+    labels = np.empty_like(nearest)
+    fresh = problem.squared[min(drawn, len(running) - 1)] ** (0.5 * z)
+    swap_center(fresh, problem.weights, own, beyond, nearest, second, k, labels)
     return labels
 
 

@@ -264,10 +264,9 @@ def _seeding_of(
 ) -> Callable[[np.random.Generator], Seeding]:
     """What draws k pivots by D^z sampling, again and again."""
     if products_pay(kernel, points.shape[1]) and len(points) <= _MATRIX_POINTS:
-        powers = distances_among(kernel, points)
-        if np.isfinite(powers).all():
-            powers = powers if z == 2.0 else powers ** (0.5 * z)
-            return lambda generator: seed_by_matrix(powers, weights, k, generator)
+        squared = distances_among(kernel, points)
+        if np.isfinite(squared).all():
+            return lambda generator: seed_by_matrix(squared, weights, k, z, generator)
     cloud = evaluator_of(kernel).cloud(as_columns(points))
     return lambda generator: seed_pivots(kernel, cloud, weights, k, z, generator)
 

@@ -92,24 +92,58 @@ def draw_pivots(
         pivots = np.concatenate([pivots, fresh])
 
 
-def seed_by_matrix(powers: Floats, weights: Floats, count: int, generator: np.random.Generator) -> Seeding:
-    """As `seed_pivots` from the matrix of distance^z between all points, for many seedings of the same points."""
+def seed_by_matrix(squared: Floats, weights: Floats, count: int, z: float, generator: np.random.Generator) -> Seeding:
+    """As `seed_pivots` from the squared distances between all points, for many seedings of the same points."""
     n = len(weights)
     nearest, onward, best = np.zeros(n, dtype=np.int32), np.zeros(n), np.full(n, np.inf)
-    mass, pivots = weights, list[int]()
-    while True:
-        last = int(np.flatnonzero(mass)[-1])  # rounding may move the number past the end
-        sums = np.cumsum(mass)
-        pivot = min(int(np.searchsorted(sums, generator.random() * sums[-1], side="right")), last)
-        own = powers[pivot]
-        onward = np.where(nearest == len(pivots) - 1, own, onward)
-        is_nearer = own < best
-        nearest[is_nearer], onward[is_nearer], best[is_nearer] = len(pivots), 0.0, own[is_nearer]
-        pivots.append(pivot)
-        mass = weights * best
-        cost = float(mass.sum())
-        if len(pivots) >= count or cost <= 0.0:
-            return Seeding(np.array(pivots), best, nearest, onward, cost)
+    pivots = np.zeros(count, dtype=np.int64)
+    found, cost = draw_by_matrix(squared, weights, 0.5 * z, generator.random(count), pivots, best, nearest, onward)
+    return Seeding(pivots[:found], best, nearest, onward, cost)
+
+
+@compiled()
+def draw_by_matrix(
+    squared: Floats,
+    weights: Floats,
+    power: float,
+    uniforms: Floats,
+    pivots: Indices,
+    best: Floats,
+    nearest: NDArray[np.int32],
+    onward: Floats,
+) -> tuple[int, float]:
+    """Fill in a seeding with a pivot for each uniform number; return how many there are, and their cost."""
+    mass, cost = weights.copy(), 0.0
+    for count in range(len(uniforms)):
+        pivots[count] = draw_point(mass, uniforms[count])
+        own = squared[pivots[count]]
+        cost = 0.0
+        for i in range(len(weights)):
+            away = own[i] if power == 1.0 else own[i] ** power
+            if count > 0 and nearest[i] == count - 1:
+                onward[i] = away
+            if away < best[i]:
+                nearest[i], onward[i], best[i] = count, 0.0, away
+            mass[i] = weights[i] * best[i]
+            cost += mass[i]
+        if cost <= 0.0:
+            return count + 1, cost
+    return len(uniforms), cost
+
+
+@compiled()
+def draw_point(mass: Floats, uniform: float) -> int:
+    """Return the point where the running sum of `mass` passes `uniform` times the total; its mass is above 0."""
+    total = 0.0
+    for i in range(len(mass)):
+        total += mass[i]
+    running, last = 0.0, 0
+    for i in range(len(mass)):
+        if mass[i] > 0.0:
+            running, last = running + mass[i], i  # rounding may move the number past the end
+            if running > uniform * total:
+                break
+    return last
 
 
 @compiled()

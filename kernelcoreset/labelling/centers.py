@@ -283,8 +283,8 @@ class Centers:
     def ladder(self, accuracy: float) -> Ladder[Nearest]:
         """Return how labels of this accuracy are found; prepared once, from the coreset points alone."""
         if accuracy not in self._ladders:
-            largest = float(self.many.diagonals.max())
-            worthwhile = accuracy > 0.0 and 1.0 / _LADDER_RANGE < largest < _LADDER_RANGE
+            # Without a ladder nothing of what it is made of is prepared.
+            worthwhile = accuracy > 0.0 and 1.0 / _LADDER_RANGE < float(self.many.diagonals.max()) < _LADDER_RANGE
             levels, direct = self._levels(accuracy) if worthwhile else ((), 0.0)
             method = TwoNearest(self, accuracy, levels)
             k, d = len(self), self.points.shape[1]

@@ -9,7 +9,7 @@ import numpy as np
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.descent import descend
 from kernelcoreset.clustering.problem import Problem
-from kernelcoreset.clustering.swaps import propose_swap
+from kernelcoreset.clustering.swaps import prices_of, propose_swap
 from kernelcoreset.coresets.build import build_coreset
 from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import empirical_error
@@ -63,7 +63,7 @@ def call_rest() -> None:
     vars(problem)["squared"] = ((columns[:, :, None] - columns[:, None]) ** 2).sum(axis=0)
     labels = np.arange(_SIZE, dtype=np.int32) % _CLUSTERS
     solution = descend(problem, labels, np.zeros((_CLUSTERS, _SIZE)), 2.0, 2)
-    propose_swap(problem, solution, 2.0, np.random.default_rng(0))
+    propose_swap(problem, prices_of(problem, solution, 2.0), _CLUSTERS, 2.0, np.random.default_rng(0))
     _label_backwards(problem.kernel, columns)
     _fit_and_label(Coreset(points[:_SIZE], weights), problem.kernel, points)
 

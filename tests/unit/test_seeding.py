@@ -126,10 +126,10 @@ def test_seeds_by_a_matrix_of_distances_are_the_same(z, copies):
     points = np.repeat(some_points(3_000 // copies, 3), copies, axis=0)
     weights = np.random.default_rng(1).integers(0, 3, len(points)).astype(float)
     kernel = Gaussian(sigma=2.0)
-    powers = kernel.squared_distances(points, points) ** (0.5 * z)
+    squared = kernel.squared_distances(points, points)
     for seed in range(5):
         expected = seeded(kernel, points, 12, weights=weights, z=z, seed=seed)
-        found = seed_by_matrix(powers, weights, 12, np.random.default_rng(seed))
+        found = seed_by_matrix(squared, weights, 12, z, np.random.default_rng(seed))
         assert_array_equal(found.pivots, expected.pivots)
         assert_array_equal(found.nearest, expected.nearest)
         assert_allclose(found.distances, expected.distances, atol=1e-12)
@@ -139,5 +139,5 @@ def test_seeds_by_a_matrix_of_distances_are_the_same(z, copies):
 
 def test_seeds_by_a_matrix_end_if_there_are_fewer_distinct_points():
     points = np.repeat([[0.0], [3.0]], 5, axis=0)
-    found = seed_by_matrix((points - points.T) ** 2, np.ones(10), 4, np.random.default_rng(0))
+    found = seed_by_matrix((points - points.T) ** 2, np.ones(10), 4, 2.0, np.random.default_rng(0))
     assert (len(found.pivots), found.cost) == (2, 0.0)

@@ -24,7 +24,7 @@ from kernelcoreset import (
 from kernelcoreset.clustering.lloyd import descend_means
 from kernelcoreset.clustering.problem import prepare
 from kernelcoreset.clustering.solve import solve
-from kernelcoreset.clustering.starts import plain_k_means, principal_components
+from kernelcoreset.clustering.starts import plain_k_means, principal_components, seed_points
 from kernelcoreset.clustering.weiszfeld import best_center
 from tests import naive_solve
 from tests.user_kernels import rational
@@ -161,6 +161,35 @@ def test_short_runs_of_k_means_are_those_of_plain_numpy(used):
     found = plain_k_means(points, weights, 4, generator, runs=1, start=start)
     assert np.array_equal(found, naive_solve.vector_lloyd(points, weights, start, 4, steps=10))
     assert np.array_equal(start, given)
+
+
+@pytest.mark.parametrize("copies", [1, 100])  # with 100 of each there are fewer distinct points than seeds
+def test_seeds_of_short_runs_are_those_of_plain_numpy(copies):
+    points = np.repeat(blobs(d=2, seed=3)[0][: 300 // copies], copies, axis=0)
+    weights = np.random.default_rng(1).integers(0, 3, len(points)).astype(float)
+    for seed in range(20):
+        uniforms = np.random.default_rng(seed).random(5)
+        labels = np.zeros(len(points), dtype=np.int32)
+        seed_points(points, weights, uniforms, labels)
+        assert np.array_equal(labels, naive_solve.vector_seeds(points, weights, uniforms))
+
+
+def test_a_run_that_must_beat_another_one_ends_as_it_would_alone():
+    points, weights = np.random.default_rng(4).normal(size=(300, 3)), np.ones(300)
+    squared = Gaussian(sigma=1.0).squared_distances(points, points)
+    starts = [np.random.default_rng(seed).integers(6, size=300).astype(np.int32) for seed in range(30)]
+    alone = [(*descend_means(squared, weights, (labels := start.copy()), 6, 300), labels) for start in starts]
+    beat = sorted(run[0] for run in alone)[10]
+    for start, (cost, steps, converged, ends) in zip(starts, alone, strict=True):
+        labels = start.copy()
+        found = descend_means(squared, weights, labels, 6, 300, beat)
+        assert found[0] == pytest.approx(cost, rel=1e-12)
+        if cost < beat * (1 - 1e-9):
+            assert found == (cost, steps, converged)
+            assert np.array_equal(labels, ends)
+        else:
+            assert not found[2]
+            assert found[1] < steps  # without the step that computes everything again
 
 
 def test_stops_at_max_iter_and_says_so():
