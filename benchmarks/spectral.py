@@ -187,7 +187,8 @@ def main() -> None:
         f"Points of the Twitter data, k = {K}, a coreset of {SIZE:,} points, degrees from a sample of 1,000; on one "
         "core. Mean seconds and least exact normalized cut, of as many runs of scikit-learn's SpectralClustering "
         f"(precomputed affinity, its time not counted) as the last column says, and of as many of ours, at least "
-        f"{RUNS}. Ours include everything from the points to the labels. Its memory grows as n^2 (12 GB at 20,000), so "
+        f"{RUNS}. Ours include everything from the points to the labels. scikit-learn's memory grows as n^2 (12 GB at "
+        "20,000), so "
         f"{LARGEST:,}, and what would take minutes, is the growth fitted to its three largest times. Required: no "
         f"slower from 500 points on, 1,000 times faster at {LARGEST:,}, and a cut no larger at every n."
     )
