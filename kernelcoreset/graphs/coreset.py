@@ -211,7 +211,8 @@ def leading_vectors(matrix: Singles, count: int, generator: np.random.Generator)
         if s > _MOST_EXACT:
             return _refine(matrix, block)[:, :count]
     # In double precision: eigenvalues of a chain differ by less than single precision resolves.
-    _, exact = eigh(matrix.astype(np.float64), subset_by_index=(s - count, s - 1), check_finite=False)
+    with one_blas_thread():  # several threads would wait for each other, on a busy machine for seconds
+        _, exact = eigh(matrix.astype(np.float64), subset_by_index=(s - count, s - 1), check_finite=False)
     vectors: Singles = exact[:, ::-1].astype(np.float32)
     return vectors
 
