@@ -8,13 +8,14 @@ from numpy.typing import NDArray
 from kernelcoreset.checks import Floats
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.kernel import Kernel
-from kernelcoreset.kernels.loops.tiles import TILE
 from kernelcoreset.kernels.products import products_of, products_pay
 
 # Of the largest squared distance: products leave smaller ones too few digits.
 _NEAR = 1e-8
 # A squared distance that is a difference of kernel values must be this many times the bound on their rounding.
 _CLEAR = 1e6
+# The matrix of all distances is computed in so many blocks of rows, each of at least so many.
+_BLOCKS, _ROWS = 8, 128
 
 
 def distances_from(kernel: Kernel, columns: Floats, chosen: NDArray[np.int64]) -> Floats:
@@ -43,10 +44,20 @@ def distances_from(kernel: Kernel, columns: Floats, chosen: NDArray[np.int64]) -
 
 
 def all_distances(kernel: Kernel, columns: Floats) -> Floats:
-    """Return the squared distances between all points, shape (s, s); not quite symmetric, by rounding."""
+    """Return the squared distances between all points, shape (s, s), symmetric.
+
+    A block of rows is compared with itself and with the points after it: those before it have its distances already.
+    """
     s = columns.shape[1]
     squared = np.empty((s, s))
-    for low in range(0, s, TILE):
-        some = np.arange(low, min(low + TILE, s))
-        squared[low : low + TILE] = distances_from(kernel, columns, some)
+    step = max(_ROWS, s // _BLOCKS)
+    for low in range(0, s, step):
+        high = min(low + step, s)
+        after = np.ascontiguousarray(columns[:, low:])
+        squared[low:high, low:] = distances_from(kernel, after, np.arange(high - low))
+        corner = squared[low:high, low:high]
+        corner += corner.T.copy()  # not quite symmetric, by rounding
+        corner *= 0.5
+        np.fill_diagonal(corner, 0.0)
+        squared[high:, low:high] = squared[low:high, high:].T
     return squared

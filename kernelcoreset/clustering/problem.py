@@ -54,9 +54,7 @@ class Problem:
                 f"of this machine's memory; got {s:,}. Reduce it first with merge_coresets([coreset], ..., size=...). "
                 "With z = 2, a kernel of low rank (Linear, Cosine, a polynomial, a wide Gaussian) needs no such matrix."
             )
-        squared = all_distances(self.kernel, self.cloud.columns)
-        make_symmetric(squared)
-        return squared
+        return all_distances(self.kernel, self.cloud.columns)
 
     @cached_property
     def features(self) -> Features:
@@ -222,17 +220,6 @@ def _warn_if_indefinite(kernel: Kernel, columns: Floats) -> None:
             UserWarning,
             stacklevel=4,
         )
-
-
-@compiled()
-def make_symmetric(squared: Floats) -> None:
-    """Average D with its transpose and set the diagonal to 0, in place."""
-    for i in range(squared.shape[0]):
-        squared[i, i] = 0.0
-        for j in range(i):
-            mean = 0.5 * (squared[i, j] + squared[j, i])
-            squared[i, j] = mean
-            squared[j, i] = mean
 
 
 def count_distinct(problem: Problem, enough: int) -> int:
