@@ -145,7 +145,7 @@ class SpectralClustering(CoresetClusterer):
             )
         self.kernel_, self.model_ = similarity, model.with_preparation(self.preparation_)
         with told_step(self, f"labelling {len(points):,} points"):
-            self.labels_ = model.clustering.centers.predict(lifted.T)
+            self.labels_ = model.predict_lifted(lifted.T)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model as a folder that its class's `load` and Spark read; nothing is pickled."""

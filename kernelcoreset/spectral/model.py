@@ -135,6 +135,17 @@ class SpectralModel(PreparesRows, KeptAsFolder):
         kept = self.clustering.cluster_weights * self.clustering.centers.squared_norms
         return float(self.k - kept.sum() / self.degrees.total)
 
+    def predict_lifted(self, lifted: Floats) -> NDArray[np.int32]:
+        """Return the cluster of points with their degree as last coordinate, shape (n,). Assumes validated input.
+
+        If they are the points of the coreset, a search that converged has put each in the cluster of its nearest
+        center already: where no single move lowers the cost, no other center is as near.
+        """
+        clustering = self.clustering
+        if clustering.solution.converged and np.array_equal(lifted, clustering.coreset.points):
+            return clustering.solution.labels.copy()
+        return clustering.centers.predict(lifted)
+
     @property
     def own_coreset(self) -> Coreset:
         """The coreset."""
