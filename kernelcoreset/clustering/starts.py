@@ -28,8 +28,7 @@ def spectral_starts(problem: Problem, k: int, generator: np.random.Generator) ->
     component alone may separate the clusters: two rings differ in one component, and vary more in two others.
     """
     components = principal_components(problem, k, generator)
-    views = [components[:, :k], components[:, : k - 1], *np.split(components, components.shape[1], axis=1)]
-    return [plain_k_means(np.ascontiguousarray(view), problem.weights, k, generator) for view in views]
+    return _starts_in(components, problem.weights, k, generator)
 
 
 def component_starts(vectors: Vectors, k: int, generator: np.random.Generator) -> list[Labels]:
@@ -41,8 +40,16 @@ def component_starts(vectors: Vectors, k: int, generator: np.random.Generator) -
     else:
         axes = principal_axes(rows, weights)[0][:, :count]
     components = rows @ axes
-    views = [components[:, :k], components[:, : k - 1], *np.split(components, components.shape[1], axis=1)]
-    return [plain_k_means(np.ascontiguousarray(view), weights, k, generator) for view in views]
+    return _starts_in(components, weights, k, generator)
+
+
+def _starts_in(components: Floats, weights: Floats, k: int, generator: np.random.Generator) -> list[Labels]:
+    """Return labels in all of the components, and in each alone; one column has few poor optima, so one run will do."""
+    several = [(view, _PLAIN_RUNS) for view in (components[:, :k], components[:, : k - 1])]
+    single = [(view, 1) for view in np.split(components, components.shape[1], axis=1)]
+    return [
+        plain_k_means(np.ascontiguousarray(view), weights, k, generator, runs) for view, runs in [*several, *single]
+    ]
 
 
 def _leading_axes(rows: Floats, weights: Floats, count: int, generator: np.random.Generator) -> Floats:
