@@ -122,3 +122,16 @@ def vector_seeds(points, weights, uniforms):
         away = np.square(points[:, None] - np.array(seeds)).sum(axis=2)
         mass = weights * away.min(axis=1)
     return away.argmin(axis=1)
+
+
+def pivoted_cholesky(gram, least):
+    """Pivots by the largest diagonal entry of the Schur complement, until none is above `least`; and the factor."""
+    rest, kept = np.array(gram, dtype=float), []
+    factor = np.zeros((len(gram), 0))
+    while len(kept) < len(gram) and (not kept or np.diag(rest).max() > least):
+        p = int(np.argmax(np.diag(rest)))
+        column = rest[:, p] / np.sqrt(rest[p, p])
+        factor = np.column_stack([factor, column])
+        rest = rest - np.outer(column, column)
+        kept.append(p)
+    return np.array(kept), factor

@@ -14,6 +14,7 @@ from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.distances import distances_from
 from kernelcoreset.kernels.evaluator import evaluator_of
 from kernelcoreset.kernels.families import Cosine, Linear
+from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops.passes import Cloud
 
@@ -22,7 +23,7 @@ _ORIGIN_TRIALS = 16
 # What is left of a squared norm below these shares of the largest one, or of the largest kernel value, is rounding.
 _ROUNDING, _VALUE_ROUNDING = 1e-13, 1e-15
 _NEGLIGIBLE = 1e-6  # of the variance: what the search may leave out
-_DEPENDENT = 0.05  # of the largest remainder among the pivots of a block: what is below waits for another block
+_DEPENDENT = 0.01  # of the largest remainder among the pivots of a block: what is below waits for another block
 _CHECKED_POINTS = 64
 
 
@@ -111,14 +112,19 @@ def _cholesky(
     while r < rank and left.max() > noise:
         count = min(_PIVOTS_AT_ONCE, rank - r, int(np.count_nonzero(left)))
         pivots = generator.choice(s, size=count, replace=False, p=left / left.sum())
+        # Most pivots of a late block depend on others: only those that are kept are compared with all points.
+        among = distances_from(kernel, np.ascontiguousarray(cloud.columns[:, pivots]), np.arange(count))
+        gram = 0.5 * (norms[pivots, np.newaxis] + norms[pivots] - among)
+        gram -= rows[pivots, :r] @ rows[pivots, :r].T
+        kept, factor = _independent(gram, noise)
+        pivots = pivots[kept]
         block = 0.5 * (norms[pivots, np.newaxis] + norms - distances_from(kernel, cloud.columns, pivots))
         block -= rows[pivots, :r] @ rows[:, :r].T
-        kept, factor = _independent(block[:, pivots], noise)
-        fresh = solve_triangular(factor, block[kept], lower=True, overwrite_b=False)
+        fresh = solve_triangular(factor, block, lower=True, overwrite_b=True)
         rows[:, r : r + len(kept)] = fresh.T
         r += len(kept)
         left = np.maximum(left - np.square(fresh).sum(axis=0), 0.0)
-        left[pivots[kept]] = 0.0
+        left[pivots] = 0.0
     rows = rows[:, : max(r, 1)]
     exact = bool(left.max() <= noise)
     return rows, exact and (not evaluator_of(kernel).is_user or _agree(kernel, cloud, rows))
@@ -126,19 +132,39 @@ def _cholesky(
 
 def _independent(gram: Floats, noise: float) -> tuple[NDArray[np.int64], Floats]:
     """Return pivots of a block that are not nearly combinations of each other, and the Cholesky factor of theirs."""
-    left = np.diag(gram).copy()
-    least = max(noise, _DEPENDENT * float(left.max()))
-    kept: list[int] = [int(np.argmax(left))]
-    factor = np.zeros_like(gram)
-    while True:
-        p, j = kept[-1], len(kept) - 1
-        factor[:, j] = (gram[:, p] - factor[:, :j] @ factor[p, :j]) / np.sqrt(max(left[p], np.finfo(float).tiny))
-        left -= factor[:, j] ** 2
-        left[kept] = 0.0
-        if left.max() <= least:
-            chosen = np.array(kept)
-            return chosen, factor[chosen, : len(kept)]
-        kept.append(int(np.argmax(left)))
+    kept, factor = np.empty(len(gram), dtype=np.int64), np.zeros_like(gram)
+    count = factor_independent(gram, max(noise, _DEPENDENT * float(np.diag(gram).max())), kept, factor)
+    chosen = kept[:count]
+    return chosen, factor[chosen, :count]
+
+
+@compiled()
+def factor_independent(gram: Floats, least: float, kept: NDArray[np.int64], factor: Floats) -> int:
+    """Write pivots, the one with the largest remainder first, and their columns of the factor; return how many.
+
+    It ends when no remainder is above `least`. There is at least one pivot.
+    """
+    left = np.empty(len(gram))
+    for i in range(len(gram)):
+        left[i] = gram[i, i]
+    for j in range(len(gram)):
+        p = 0
+        for i in range(len(gram)):
+            if left[i] > left[p]:
+                p = i
+        if j > 0 and left[p] <= least:
+            return j
+        kept[j] = p
+        scale = 1.0 / np.sqrt(max(left[p], 1e-300))
+        for i in range(len(gram)):
+            value = gram[i, p]
+            for t in range(j):
+                value -= factor[i, t] * factor[p, t]
+            factor[i, j] = value * scale
+            left[i] -= factor[i, j] * factor[i, j]
+        for t in range(j + 1):
+            left[kept[t]] = 0.0
+    return len(gram)
 
 
 def _agree(kernel: Kernel, cloud: Cloud, rows: Floats) -> bool:

@@ -14,7 +14,7 @@ import kernelcoreset as kc
 from kernelcoreset import Coreset, Cosine, Gaussian, Linear, Polynomial
 from kernelcoreset.clustering import starts
 from kernelcoreset.clustering.distances import all_distances, distances_from
-from kernelcoreset.clustering.features import explicit_features, principal_axes
+from kernelcoreset.clustering.features import explicit_features, factor_independent, principal_axes
 from kernelcoreset.clustering.finish import descend_exactly, partition_costs
 from kernelcoreset.clustering.means import descend_rows, vectors_of
 from kernelcoreset.clustering.problem import check_k, prepare
@@ -59,7 +59,11 @@ def test_distances_by_products_are_those_of_the_kernel_and_zero_for_equal_points
     found, true = distances_from(kernel, columns, chosen), kernel.squared_distances(points, points[chosen]).T
     np.testing.assert_allclose(found, true, rtol=1e-9, atol=1e-13 * true.max())
     assert (found[0, [3, 7, 1400]] == 0.0).all()
-    np.testing.assert_array_equal(all_distances(kernel, columns)[[3, 8]], found[[0, 2]])
+    everything = all_distances(kernel, columns)
+    np.testing.assert_allclose(everything, kernel.squared_distances(points, points), rtol=1e-9, atol=1e-13 * true.max())
+    np.testing.assert_array_equal(everything, everything.T)
+    assert (everything[3, [3, 7, 1400]] == 0.0).all()
+    assert (np.diag(everything) == 0.0).all()
     if kernel.exact:
         np.testing.assert_allclose(found[0, 8], true[0, 8], rtol=1e-6)
 
@@ -69,6 +73,17 @@ def test_distances_that_overflow_are_named():
     points[2, 11] = 1e160
     with pytest.raises(KernelError, match=r"overflows for K\(x, y\).* Column 11 holds the largest"):
         distances_from(Linear(), as_columns(points), np.array([0]))
+
+
+@pytest.mark.parametrize("least", [1e-8, 0.3])
+def test_pivots_of_a_block_are_those_of_the_schur_complements(least):
+    points = np.random.default_rng(2).normal(size=(32, 2))
+    gram = Gaussian(sigma=1.0).block(points, points)
+    kept, factor = np.empty(32, dtype=np.int64), np.zeros_like(gram)
+    count = factor_independent(gram, least, kept, factor)
+    pivots, true = naive_solve.pivoted_cholesky(gram, least)
+    np.testing.assert_array_equal(kept[:count], pivots)
+    np.testing.assert_allclose(factor[:, :count], true, atol=1e-9)
 
 
 # --- the vectors ------------------------------------------------------------------------------------------------------
