@@ -53,16 +53,24 @@ def search(
         runs.append(run)
     finalists = sorted(runs, key=lambda run: run.cost)[: max(1, int(_FINAL_WORK / work))]
     different = {run.labels.tobytes(): run for run in reversed(finalists)}  # the same labels end in the same way
-    best = min((_finished(vectors, run, k, max_iter) for run in reversed(different.values())), key=lambda run: run.cost)
+    best = _best_finished(vectors, [*reversed(different.values())], k, max_iter)
     best = _exchanged(vectors, best, k, max_iter)
     return _swapped(vectors, best, k, max_iter, min(SWAPS + SWAPS_PER_CENTER * k, int(_SWAP_WORK / work)), generator)
 
 
-def _finished(vectors: Vectors, run: Run, k: int, max_iter: int) -> Run:
-    """Return a run of the race, continued until nothing moves."""
+def _best_finished(vectors: Vectors, runs: Sequence[Run], k: int, max_iter: int) -> Run:
+    """Return the best of the runs of the race, each continued until nothing moves or until it can no longer win."""
+    best = _finished(vectors, runs[0], k, max_iter, np.inf)
+    for run in runs[1:]:
+        end = _finished(vectors, run, k, max_iter, best.cost)
+        best = end if end.cost < best.cost else best
+    return best
+
+
+def _finished(vectors: Vectors, run: Run, k: int, max_iter: int, beat: float) -> Run:
     if run.converged or run.steps >= max_iter:
         return run
-    end = descend_rows(vectors, run.labels, k, max_iter - run.steps)
+    end = descend_rows(vectors, run.labels, k, max_iter - run.steps, beat=beat)
     return end._replace(steps=run.steps + end.steps)
 
 

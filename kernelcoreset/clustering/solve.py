@@ -12,7 +12,7 @@ from kernelcoreset.clustering.descent import descend
 from kernelcoreset.clustering.features import is_written_out
 from kernelcoreset.clustering.finish import descend_exactly, partition_costs
 from kernelcoreset.clustering.lloyd import ROUNDING
-from kernelcoreset.clustering.means import Run, descend_rows, vectors_of
+from kernelcoreset.clustering.means import Run, Vectors, descend_rows, no_means, place_means, vectors_of
 from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, check_power, mean_shares, prepare
 from kernelcoreset.clustering.search import search
 from kernelcoreset.clustering.starts import component_starts, spectral_starts
@@ -29,6 +29,8 @@ _FEW_POINTS, _FEW_CLUSTERS = 500, 32
 _MATRIX_POINTS, _NUMBERS = 4_000, 1 / 8
 # Mean cost of a point, of the largest squared norm, below which rounding shows in the ninth digit of the cost.
 _COARSE = 1e-4
+# Share of the cost that the search does not see in the columns it leaves out; the last steps see all columns.
+_UNSEEN = 1e-3
 
 
 def solve(
@@ -172,6 +174,19 @@ def _better(best: Solution, other: Solution) -> Solution:
     return other if other.cost < best.cost * (1.0 - ROUNDING) else best
 
 
+def _narrowed(vectors: Vectors, starts: list[Labels], k: int) -> Vectors:
+    """Return vectors without their last columns, as far as these matter little beside the cost of the starts.
+
+    Columns are principal components, with falling variances.
+    """
+    means, away = no_means(k, vectors.rows.shape[1]), np.empty(len(vectors.weights))
+    everywhere = np.ones(k, dtype=np.bool_)
+    cost = min(place_means(vectors, labels, means, everywhere, away) for labels in starts)
+    left_out = np.cumsum((vectors.weights @ np.square(vectors.rows))[::-1])[::-1]
+    count = max(1, int(np.count_nonzero(left_out > _UNSEEN * cost)))
+    return vectors_of(np.ascontiguousarray(vectors.rows[:, :count]), vectors.weights)
+
+
 def solve_by_features(
     problem: Problem, k: int, n_init: int, max_iter: int, generator: np.random.Generator, given: list[Labels]
 ) -> Solution:
@@ -183,12 +198,14 @@ def solve_by_features(
     leading = np.ascontiguousarray(features.rows[:, : features.leading])
     vectors = vectors_of(leading, problem.weights)
     starts = [*given, *(component_starts(vectors, k, generator) if 1 < k <= _FEW_CLUSTERS else [])]
+    if starts and not is_written_out(problem.kernel):
+        vectors = _narrowed(vectors, starts, k)
     run = search(vectors, k, starts, n_init, max_iter, generator)
     if not features.exact:
         # Given labels may be better than they seem without what is left out.
         runs = [run, *(Run(labels, np.inf, 0, False) for labels in given)]
         return min((descend_exactly(problem, own, k, max_iter) for own in runs), key=lambda found: found.cost)
-    if features.leading < features.rows.shape[1]:
+    if vectors.rows.shape[1] < features.rows.shape[1]:
         end = descend_rows(vectors_of(features.rows, problem.weights), run.labels, k, max_iter)
         run = end._replace(steps=run.steps + end.steps)
     cost = run.cost * features.unit**2
