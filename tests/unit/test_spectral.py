@@ -71,6 +71,14 @@ def test_same_seed_same_result_and_input_unchanged():
     np.testing.assert_array_equal(fits[0].predict(points), fits[0].labels_)
 
 
+@pytest.mark.parametrize("kernel", [kc.Gaussian(sigma=1.0), kc.Polynomial(degree=2, c=1.0)], ids=repr)
+@pytest.mark.parametrize("n", [300, 900])
+def test_labels_of_small_data_are_those_of_the_centers(kernel, n):
+    points = some_points(n, 2).round(1)  # with ties
+    model = kc.SpectralClustering(4, kernel=kernel, random_state=1).fit(points)
+    np.testing.assert_array_equal(model.predict(points), model.labels_)
+
+
 def test_a_fit_computes_every_degree_once(monkeypatch):
     computed = []
     plain = Degrees._of
