@@ -27,7 +27,7 @@ MOST_COPIED = 1 << 22
 
 _ACCURACY = 0.125  # largest relative error of a distance; the bound on rounding is mostly far above the rounding
 _MOST_UNSURE = 0.1  # share of rows above that error up to which products in float32 are enough
-_PART = 32_768  # rows whose bounds are computed at once
+_PART = 65_536  # rows whose bounds are computed at once
 
 
 def points_of(kernel: Kernel, array: NDArray[Any]) -> Points:
