@@ -90,6 +90,14 @@ def sensitivities(plain, points, weights, pivots, z):
     return scores / scores.sum()
 
 
+def closest(block, count):
+    """The nearest of the first `count` rows, and the entries of it, of the row after it (or 0) and of the first row."""
+    at = [min(range(count), key=lambda r: column[r]) for column in block.T]
+    padded = np.vstack([block, np.zeros(block.shape[1])])
+    columns = np.arange(block.shape[1])
+    return np.array(at), np.array([block[at, columns], padded[np.array(at) + 1, columns], block[0]])
+
+
 def landmark_set_costs(distances, weights, order, sets):
     """Weighted distance of every point, in the given order, to the nearest landmark of each set."""
     return np.array([distances[own].min(axis=0)[order] * weights[order] for own in sets])

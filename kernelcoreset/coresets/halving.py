@@ -96,9 +96,10 @@ def halve(
     last = min(effort.last, halvings) if effort.center_sets else 0
     for left in range(halvings, 0, -1):
         if left in (halvings, last):
-            costs, scales = set_costs(distances, shares, order, sets if left <= last else single)
+            room = 0 if fitted is None else len(fitted)
+            costs, scales = set_costs(distances, shares, order, sets if left <= last else single, room)
             if fitted is not None:
-                costs, scales = _with_fitted(costs, scales, fitted[:, order] * shares[order])
+                _add_fitted(fitted, shares, order, costs[-room:], scales[-room:])
         pairs = len(order) // 2
         signs = np.where(generator.random(pairs) < 0.5, np.float32(1.0), np.float32(-1.0))
         sums = _group_sums(costs, signs, min(effort.groups, pairs)) * scales
@@ -148,11 +149,11 @@ def _landmarks(count: int, points: int) -> Indices:
     return (2 * np.arange(count) + 1) * points // (2 * count)
 
 
-def _with_fitted(costs: Singles, scales: Floats, fitted: Singles) -> tuple[Singles, Floats]:
-    """The costs of more sets below the others, and their scales."""
-    sums = fitted.sum(axis=1, dtype=np.float64)
-    own = np.divide(_OF_FITTED, sums, out=np.zeros_like(sums), where=sums > 0.0)
-    return np.concatenate([costs, fitted]), np.concatenate([scales, own])
+def _add_fitted(fitted: Singles, weights: Singles, order: Indices, costs: Singles, scales: Floats) -> None:
+    """Write the costs of point order[i] for more sets, and their scales."""
+    np.multiply(fitted[:, order], weights[order], out=costs)
+    sums = costs.sum(axis=1, dtype=np.float64)
+    np.divide(_OF_FITTED, sums, out=scales, where=sums > 0.0)
 
 
 def _single(squared: Reals, z: float) -> Singles:
@@ -260,9 +261,12 @@ def _lower(best: Singles, a: Singles, b: Singles, c: Singles, d: Singles) -> Non
 
 
 @compiled(fastmath=_FINITE)
-def set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indices) -> tuple[Singles, Floats]:
-    """The cost of point order[i] for the landmarks of set s, shape (sets, points), and 1 / cost of each set (or 0)."""
-    out, scales = np.empty((len(sets), len(order)), dtype=np.float32), np.empty(len(sets))
+def set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indices, room: int) -> tuple[Singles, Floats]:
+    """The cost of point order[i] for the landmarks of set s, shape (sets, points), and 1 / cost of each set (or 0).
+
+    There is room for so many more sets: their costs are not filled in, and their scales are 0.
+    """
+    out, scales = np.empty((len(sets) + room, len(order)), dtype=np.float32), np.empty(len(sets) + room)
     scales[:] = 0.0
     near = np.empty((len(distances), np.int64(_TILE)), dtype=np.float32)
     own = np.empty(np.int64(_TILE), dtype=np.float32)
@@ -273,7 +277,7 @@ def set_costs(distances: Singles, weights: Singles, order: Indices, sets: Indice
         for landmark in range(len(distances)):
             for i in range(size):
                 near[landmark, i] = distances[landmark, order[low + i]]
-        for s in range(len(out)):
+        for s in range(len(sets)):
             best = out[s, low : low + size]
             best[:] = np.inf
             own_set, last = sets[s], sets.shape[1] - 1

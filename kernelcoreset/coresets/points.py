@@ -9,15 +9,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcoreset.checks import Floats, Ints
+from kernelcoreset.checks import Floats
+from kernelcoreset.coresets.closest import Closest, closest_among
 from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.jit import compiled
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.passes import Cloud, NearestPivots
 from kernelcoreset.kernels.loops.products import Reals
-from kernelcoreset.kernels.loops.tiles import FAST, TILE
-from kernelcoreset.kernels.products import Lengths, Products, Rows, products_of, products_pay
+from kernelcoreset.kernels.loops.tiles import TILE
+from kernelcoreset.kernels.products import Lengths, Products, products_of, products_pay
 from kernelcoreset.kernels.rounding import Precision
 
 Indices = NDArray[np.int64]
@@ -26,7 +27,7 @@ MOST_COPIED = 1 << 22
 
 _ACCURACY = 0.125  # largest relative error of a distance; the bound on rounding is mostly far above the rounding
 _MOST_UNSURE = 0.1  # share of rows above that error up to which products in float32 are enough
-_PART = 32_768  # rows whose bounds are computed at once
+_PART = 65_536  # rows whose bounds are computed at once
 
 
 def points_of(kernel: Kernel, array: NDArray[Any]) -> Points:
@@ -260,140 +261,92 @@ class _Comparison:
 
     def __init__(self, kernel: Kernel, pivots: Floats, count: int, first: int, z: float) -> None:
         self.kernel, self.pivots, self.count, self.first, self.z = kernel, pivots, count, first, z
-        self._products: dict[Precision, Products] = {}
+        self._ready: dict[Precision, tuple[Products, Reals, Reals]] = {}
 
     def update(self, points: RowPoints, low: int, high: int, found: NearestPivots) -> None:
         """Compare points low..high with the pivots and update what is known of them, except for the costs of tiles."""
-        before = _Known(found.distances[low:high], found.nearest[low:high], found.onward[low:high])
-        new, unsure = self._by_products("float32", points, low, before)
+        known = _Known(found.distances[low:high], found.nearest[low:high], found.onward[low:high])
+        away, at, unsure = self._by_products("float32", points, low, known.distances)
         if len(unsure) > _MOST_UNSURE * (high - low):
-            new, unsure = self._by_products("float64", points, low, before)
+            away, at, unsure = self._by_products("float64", points, low, known.distances)
+        before = known.part(unsure)
+        _merge(away, at, self.first, *known)
         for start in range(0, len(unsure), TILE):
-            self._directly(points, low, unsure[start : start + TILE], before, new)
-        before.replace(slice(None), new)
+            some = slice(start, start + TILE)
+            self._directly(points, low, unsure[some], before.part(some), known)
 
-    def _by_products(self, precision: Precision, points: RowPoints, low: int, before: _Known) -> tuple[_Known, Indices]:
-        """Return what is known with these pivots, and which distances may be off by more than `_ACCURACY`."""
-        if precision not in self._products:
-            self._products[precision] = products_of(self.kernel, self.pivots, precision, mean=_small_mean(self.pivots))
-        products = self._products[precision]
-        n, step, (m, d) = len(before.distances), products.block_rows, self.pivots.shape
-        # The memory of a block is used again for the next one: new memory would take longer than the subtraction.
-        space: Reals = np.empty((step, d), dtype=precision)
-        blocks: Reals = np.empty(m * step, dtype=precision)
+    def _prepared(self, precision: Precision) -> tuple[Products, Reals, Reals]:
+        """The pivots, and memory for the rows of a block and for their products: new memory would take longer."""
+        if precision not in self._ready:
+            products = products_of(self.kernel, self.pivots, precision, mean=_small_mean(self.pivots))
+            step, (m, d) = products.block_rows, self.pivots.shape
+            self._ready[precision] = products, np.empty((step, d), dtype=precision), np.empty(m * step, dtype=precision)
+        return self._ready[precision]
+
+    def _by_products(
+        self, precision: Precision, points: RowPoints, low: int, before: Floats
+    ) -> tuple[Floats, NDArray[np.int32], Indices]:
+        """Return distance^z as `_merge` needs it, the nearest pivots, and which may be off by more than `_ACCURACY`."""
+        products, space, block = self._prepared(precision)
+        n, step = len(before), products.block_rows
         lengths = Lengths(np.empty(n), np.empty(n))
-        closest = _Closest(products.exact, n, precision)
+        closest = Closest(products, n, block)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, n, step):
                 some = slice(start, min(start + step, n))
-                size = some.stop - start
-                rows = products.frame.prepare(points.block(low + start, low + some.stop), space[:size])
-                lengths.norms[some], lengths.inner[some] = rows.norms, rows.inner
-                closest.find(products, rows, self.count, blocks[: m * size].reshape(m, size), some)
-            new = self._merged(closest.distances(products), closest.at, before)
-            return new, self._unsure(products, lengths, new.distances, before.distances)
+                own = points.block(low + start, low + some.stop)
+                rows = products.frame.prepare(own, space[: len(own)], lengths.part(some))
+                closest.find(rows, self.count, some)
+            away = self._to_power(closest.distances())
+            return away, closest.at, self._unsure(products, lengths, away[0], before)
+
+    def _to_power(self, squared: Reals) -> Floats:
+        """distance^z, in float64."""
+        away: Floats = squared.astype(np.float64)
+        if self.z != 2.0:
+            away **= 0.5 * self.z
+        return away
 
     def _unsure(self, products: Products, rows: Lengths, new: Floats, before: Floats) -> Indices:
         """Which of the new distances may be off by more than `_ACCURACY`."""
         which = np.arange(len(new))
         if products.exact:  # then the bound grows with |x|, and that of the longest row serves for nearly all
             longest = np.argmax(rows.norms, keepdims=True)
-            which = np.flatnonzero(self._is_unsure(products, rows.part(longest), new, before))
+            which = np.flatnonzero(~(new > self._limits(products, rows.part(longest))))
             if len(which) == 0:
                 return which
-        return which[self._is_unsure(products, rows.part(which), new[which], before[which])]
+        new, limits = new[which], self._limits(products, rows.part(which))
+        is_new = (new < before[which]) | ~np.isfinite(new) | ~np.isfinite(limits)
+        return which[is_new & ~(new > limits)]
 
-    def _is_unsure(self, products: Products, rows: Lengths, new: Floats, before: Floats) -> NDArray[np.bool_]:
-        bounds = (products.distance_bound(rows).total / _ACCURACY) ** (0.5 * self.z)
-        is_new = (new < before) | ~np.isfinite(new) | ~np.isfinite(bounds)
-        return np.asarray(is_new & ~(new > bounds))
+    def _limits(self, products: Products, rows: Lengths) -> Floats:
+        """Distances of these rows above which they are accurate enough."""
+        limits: Floats = (products.distance_bound(rows).total / _ACCURACY) ** (0.5 * self.z)
+        return limits
 
-    def _merged(self, squared: Reals, at: NDArray[np.int32], before: _Known) -> _Known:
-        """What is known before and with these pivots; `squared` are distances to the nearest, next and first pivot."""
-        nearest, following, start = squared.astype(np.float64) ** (0.5 * self.z)
-        closer = nearest < before.distances
-        return _Known(
-            np.where(closer, nearest, before.distances),
-            np.where(closer, self.first + at, before.nearest),
-            np.where(closer, following, np.where(before.nearest == self.first - 1, start, before.onward)),
-        )
-
-    def _directly(self, points: RowPoints, low: int, which: Indices, before: _Known, new: _Known) -> None:
+    def _directly(self, points: RowPoints, low: int, which: Indices, before: _Known, known: _Known) -> None:
         """Evaluate some rows in float64, without products; a row that equals its pivot is at distance 0."""
         rows = points.rows(low + which)
-        pivots = np.clip(new.nearest[which] - self.first, 0, self.count - 1)
+        pivots = np.clip(known.nearest[which] - self.first, 0, self.count - 1)
         equal = (rows == self.pivots[pivots]).all(axis=1)
-        new.distances[which[equal]], new.nearest[which[equal]] = 0.0, self.first + pivots[equal]
-        which, rows = which[~equal], rows[~equal]
-        if len(which):
-            block = evaluator_of(self.kernel).squared_distances(as_columns(rows), self.pivots)
-            at, squared = np.empty(len(which), dtype=np.int32), np.empty((3, len(which)))
-            _closest(block, np.zeros(len(block)), 1.0, np.zeros(len(which)), self.count, at, *squared)
-            new.replace(which, self._merged(squared, at, before.part(which)))
+        known.distances[which[equal]], known.nearest[which[equal]] = 0.0, self.first + pivots[equal]
+        other = np.flatnonzero(~equal)
+        if len(other):
+            block = evaluator_of(self.kernel).squared_distances(as_columns(rows[other]), self.pivots)
+            at, squared = closest_among(block, self.count)
+            new = before.part(other)
+            _merge(self._to_power(squared), at, self.first, *new)
+            known.replace(which[other], new)
 
 
-class _Closest:
-    """The nearest of some pivots, the one after it and the first one, for many rows, block by block.
-
-    If the distance of a kernel grows with |x - y|, the nearest pivot is found by |x - y|^2, and only three kernel
-    values per row are evaluated.
-    """
-
-    def __init__(self, by_squares: bool, n: int, precision: Precision) -> None:
-        self.by_squares = by_squares
-        self.at = np.empty(n, dtype=np.int32)
-        self._found: Reals = np.empty((3, n), dtype=precision)
-
-    def find(self, products: Products, rows: Rows, count: int, space: Reals, some: slice) -> None:
-        """Compare a block of rows with the first `count` prepared pivots; `space` is for the block."""
-        if self.by_squares:
-            block, norms, own, factor = products.inner(rows, space), products.points.side.norms, rows.side.norms, -2.0
-        else:
-            block, factor = products.squared_distances(rows, space), 1.0
-            norms, own = np.zeros(len(block), dtype=block.dtype), np.zeros(block.shape[1], dtype=block.dtype)
-        _closest(
-            block, norms, block.dtype.type(factor), own, count, self.at[some], *(part[some] for part in self._found)
-        )
-
-    def distances(self, products: Products) -> Reals:
-        """Return the squared distances to the three pivots, shape (3, n)."""
-        return products.distances_of_squares(self._found) if self.by_squares else self._found
-
-
-@compiled(fastmath=FAST)
-def _closest(
-    block: Reals,
-    norms: Reals,
-    factor: float,
-    own: Reals,
-    count: int,
-    at: Ints,
-    nearest: Reals,
-    following: Reals,
-    start: Reals,
+@compiled()
+def _merge(
+    away: Floats, at: NDArray[np.int32], first: int, distances: Floats, nearest: NDArray[np.int32], onward: Floats
 ) -> None:
-    """Find the least own[i] + (norms[r] + factor * block[r, i]) over the first `count` r: the square of a distance.
-
-    `at` is this r, `following` the square of r + 1, or 0 if there is none, and `start` that of r = 0. None is below 0.
-    """
-    zero = block.dtype.type(0.0)
+    """Update what is known with more pivots; `away` has distance^z to the nearest, the next and the first of them."""
     for i in range(len(at)):
-        nearest[i] = np.inf
-        at[i] = 0
-    # Two rows at a time: if what is stored depends on the old value alone, processors store only some lanes, slowly.
-    for r in range(0, count, 2):
-        s = min(r + 1, count - 1)
-        one, two, norm, other_norm = block[r], block[s], norms[r], norms[s]
-        index, other_index = np.int32(r), np.int32(s)
-        for i in range(one.shape[0]):
-            square, other = norm + factor * one[i], other_norm + factor * two[i]
-            closer = square < nearest[i]
-            least, place = square if closer else nearest[i], index if closer else at[i]
-            closer = other < least
-            nearest[i] = other if closer else least
-            at[i] = other_index if closer else place
-    for i in range(len(at)):
-        after = at[i] + 1
-        nearest[i] = max(own[i] + nearest[i], zero)
-        start[i] = max(own[i] + (norms[0] + factor * block[0, i]), zero)
-        following[i] = max(own[i] + (norms[after] + factor * block[after, i]), zero) if after < len(norms) else zero
+        closer = away[0, i] < distances[i]
+        following = away[2, i] if nearest[i] == first - 1 else onward[i]
+        onward[i] = away[1, i] if closer else following
+        nearest[i] = first + at[i] if closer else nearest[i]
+        distances[i] = away[0, i] if closer else distances[i]

@@ -141,8 +141,8 @@ class Lengths(NamedTuple):
     norms: Floats
     inner: Floats
 
-    def part(self, which: Ints) -> Lengths:
-        """Return those of some rows."""
+    def part(self, which: slice | Ints) -> Lengths:
+        """Return those of some rows: views by a slice, copies by indices."""
         return Lengths(self.norms[which], self.inner[which])
 
 
@@ -178,14 +178,16 @@ class Frame:
             short = self.mean.astype(np.float32)
         return short if np.array_equal(short, self.mean) else self.mean
 
-    def prepare(self, rows: NDArray[Any], out: Reals | None = None) -> Rows:
-        """Return rows (b, d) of any real type, centred and rounded; into `out` if they must be copied."""
+    def prepare(self, rows: NDArray[Any], out: Reals | None = None, lengths: Lengths | None = None) -> Rows:
+        """Return rows (b, d) of any real type, centred and rounded; into `out` if they must be copied.
+
+        Their lengths are written to `lengths` if given.
+        """
         out = self.round(rows, out)
-        norms, inner = np.empty(len(rows)), np.empty(len(rows))
+        norms, inner = lengths or Lengths(np.empty(len(rows)), np.empty(len(rows)))
         loops.row_sums(out, self.mean, norms, inner)
-        with np.errstate(over="ignore", divide="ignore"):
-            inverses = np.where(norms > 0.0, 1.0 / np.sqrt(norms), 0.0)
-            side = Side(*(array.astype(self.dtype) for array in (norms, inner, inverses)))
+        side = Side(*np.empty((3, len(rows)), dtype=self.dtype))
+        loops.rounded_sums(norms, inner, side)
         return Rows(out, side, norms, inner)
 
     def round(self, rows: NDArray[Any], out: Reals | None = None) -> Reals:

@@ -107,7 +107,7 @@ def test_costs_of_sets_against_the_twin(k, n):
     generator = np.random.default_rng(k)
     distances, weights = generator.random((12, n), dtype=np.float32), generator.random(n, dtype=np.float32)
     order, sets = generator.permutation(n), generator.integers(12, size=(20, k))
-    costs, scales = set_costs(distances, weights, order, sets)
+    costs, scales = set_costs(distances, weights, order, sets, 0)
     expected = naive.landmark_set_costs(distances, weights, order, sets)
     assert_array_equal(costs, expected)
     assert_allclose(scales, 1.0 / expected.sum(axis=1, dtype=np.float64), rtol=1e-5)

@@ -133,6 +133,15 @@ def row_sums(vectors: Reals, other: Floats, norms: Floats, inner: Floats) -> Non
         inner[i] = products
 
 
+@compiled(nogil=True)
+def rounded_sums(norms: Floats, inner: Floats, side: Side) -> None:
+    """Fill in a side from the sums of `row_sums`, which take the place of the shifts too."""
+    for i in range(len(norms)):
+        side.norms[i] = norms[i]
+        side.shifts[i] = inner[i]
+        side.inverses[i] = 1.0 / np.sqrt(norms[i]) if norms[i] > 0.0 else 0.0
+
+
 @part(fastmath=FAST)
 def _powers(values: Reals, base: Reals, degree: int) -> None:
     """values^degree in place, by repeated squaring of the whole tile."""
