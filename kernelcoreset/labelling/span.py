@@ -49,7 +49,7 @@ class Span:
     products: Products
 
     def coordinates(self, rows: NDArray[Any]) -> Narrow:
-        """Return the coordinates of rows (n, d) of any real type, shape (n, r), as float32; infinite or NaN beyond it."""
+        """Return the coordinates of rows (n, d) of any real type, shape (n, r); in float32, not finite beyond it."""
         found: Narrow = np.empty((len(rows), self.axes.shape[1]), dtype=np.float32)
         with np.errstate(over="ignore", invalid="ignore"):  # callers look whether coordinates are finite
             axes = (-0.5 * self.axes).astype(np.float32)
