@@ -16,28 +16,15 @@ from kernelcoreset.kernels.evaluator import as_columns, evaluator_of
 from kernelcoreset.kernels.kernel import Kernel, check_kernel
 from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.center_tiles import to_distances
-from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Nearest
-from kernelcoreset.kernels.loops.tiles import TILE
+from kernelcoreset.kernels.loops.passes import Nearest
 from kernelcoreset.kernels.products import products_pay
-from kernelcoreset.kernels.rounding import Precision
-from kernelcoreset.labelling.directions import by_directions
 from kernelcoreset.labelling.grid import ByGrid, by_grid
-from kernelcoreset.labelling.landmarks import (
-    CHUNK,
-    Ladder,
-    SparseCenters,
-    cheapest,
-    chunks,
-    direct_rounding,
-    direct_work,
-    least_work,
-    without_zeros,
-)
-from kernelcoreset.labelling.mixtures import by_mixtures
-from kernelcoreset.labelling.monomials import ByMonomials, by_monomials
-from kernelcoreset.labelling.neighborhoods import by_neighborhoods
-from kernelcoreset.labelling.products import LABELS_ONLY, Entries, ManyCenters, by_sums, by_vectors
-from kernelcoreset.labelling.rungs import GridFirst, Level, TwoNearest, new_nearest
+from kernelcoreset.labelling.landmarks import CHUNK, Ladder, chunks, least_work
+from kernelcoreset.labelling.levels import levels_that_pay
+from kernelcoreset.labelling.monomials import ByMonomials
+from kernelcoreset.labelling.on_demand import PreparedOnDemand, spreads_of
+from kernelcoreset.labelling.products import LABELS_ONLY
+from kernelcoreset.labelling.rungs import GridFirst, TwoNearest
 
 ACCURACY = 1e-3
 """Largest error of a squared distance by default, relative to itself plus the typical one; see `Centers.label`."""
@@ -45,10 +32,7 @@ MANY_ROWS = 65_536
 """From so many rows on, preparing a grid takes less time than it saves."""
 
 _SUM_ERROR = 1e-9  # largest difference of a center's coefficients from sum 1
-_PRODUCT_TRIAL = 256  # coreset points that matrix products are tried on
-_FEW_LEFT = 0.1  # share of points that float32 may leave to float64
 _MOST_COLUMNS = 128  # above, landmarks are not tried where products are used: choosing them takes too long
-_TYPICAL = 65_536  # coordinates of coreset points whose distances give the typical one
 _LADDER_RANGE = 1e100  # of K(x, x): landmarks compare squares of kernel values, which must fit in float64
 
 
@@ -79,7 +63,7 @@ class Labels:
 
 
 @dataclass(frozen=True, eq=False)
-class Centers:
+class Centers(PreparedOnDemand):
     """Centers in the feature space, each a sparse combination of coreset points: c_i = sum_j a_ij phi(s_j). Immutable.
 
     Parameters
@@ -127,7 +111,7 @@ class Centers:
         evaluator_of(kernel).check(as_columns(points))
         object.__setattr__(self, "points", points)
         object.__setattr__(self, "coefficients", coefficients)
-        object.__setattr__(self, "spreads", _spreads(kernel, points, coefficients))
+        object.__setattr__(self, "spreads", spreads_of(kernel, points, coefficients))
         for array in (points, coefficients, self.spreads):
             array.setflags(write=False)
 
@@ -234,7 +218,7 @@ class Centers:
         for low in range(0, len(array), CHUNK):
             cloud = evaluator.cloud(as_columns(np.asarray(array[low : low + CHUNK], dtype=np.float64)))
             out = np.empty((len(self), cloud.columns.shape[1]))
-            passes.sum_directly(evaluator.distances, cloud, self._combinations, True, out)
+            passes.sum_directly(evaluator.distances, cloud, self.combinations, True, out)
             out -= self.spreads[:, np.newaxis]
             to_distances(out.reshape(-1))
             result[low : low + CHUNK] = out.T
@@ -285,7 +269,7 @@ class Centers:
         if accuracy not in self._ladders:
             # Without a ladder nothing of what it is made of is prepared.
             worthwhile = accuracy > 0.0 and 1.0 / _LADDER_RANGE < float(self.many.diagonals.max()) < _LADDER_RANGE
-            levels, direct = self._levels(accuracy) if worthwhile else ((), 0.0)
+            levels, direct = levels_that_pay(self.many, self.combinations, accuracy) if worthwhile else ((), 0.0)
             method = TwoNearest(self, accuracy, levels)
             k, d = len(self), self.points.shape[1]
             few_left = any(isinstance(level, ByMonomials) for level in levels) or direct < least_work(k, d)
@@ -295,63 +279,12 @@ class Centers:
             )
         return self._ladders[accuracy]
 
-    def _levels(self, accuracy: float) -> tuple[tuple[Level, ...], float]:
-        """The levels after landmarks that pay, tried on the coreset points, and the work per point with them."""
-        direct = direct_work(self._combinations, len(self))
-        if not products_pay(self.kernel, self.points.shape[1]):
-            written = by_monomials(self.many, accuracy)
-            return self._near(accuracy, direct) if written is None else ((written,), written.work)
-        levels, work = self._by_products(accuracy, direct)
-        coarse = by_directions(self.many, accuracy)
-        if coarse is not None:
-            share = self._left_by(coarse)
-            if cheapest([coarse.work], [share], work):
-                return (coarse, *levels), coarse.work + share * work
-        return levels, work
-
-    def _by_products(self, accuracy: float, direct: float) -> tuple[tuple[Level, ...], float]:
-        """As `_levels`, for the levels of products in all columns."""
-        levels, works, left = list[Level](), list[float](), list[float]()
-        precisions: tuple[Precision, ...] = ("float32", "float64")
-        for precision in precisions:
-            level = (
-                by_vectors(self.many, precision, accuracy)
-                or by_sums(self.many, precision, accuracy)
-                or by_mixtures(self.many, precision, accuracy)
-            )
-            levels.append(level)
-            works.append(level.work)
-            if left and left[0] < _FEW_LEFT:  # float64 decides nearly all of these; no need to compile it for a trial
-                return tuple(levels), works[0] + left[0] * works[1]
-            left.append(self._left_by(level))
-        chosen = cheapest(works, left, direct)
-        reach, total = 1.0, 0.0
-        for i in chosen:
-            total, reach = total + reach * works[i], left[i]
-        return tuple(levels[i] for i in chosen), total + reach * direct
-
-    def _left_by(self, level: Level) -> float:
-        """The share of some coreset points that a level of products leaves without a proof."""
-        sample = self.many.points[:: -(-len(self.many.points) // _PRODUCT_TRIAL)]
-        sure = np.empty(len(sample), dtype=np.bool_)
-        level.run(sample, new_nearest(len(sample)), sure)
-        return 1.0 - float(sure.mean())
-
-    def _near(self, accuracy: float, direct: float) -> tuple[tuple[Level, ...], float]:
-        """As `_levels`, with the level of near centers if it pays."""
-        level = by_neighborhoods(self.many, self._combinations, accuracy, accuracy < LABELS_ONLY)
-        if level is not None:
-            work, left = level.tried()
-            if cheapest([work], [left], direct):
-                return (level,), work + left * direct
-        return (), direct
-
     def _check(self, points: ArrayLike) -> NDArray[Any]:
         array = check_rows(points)
         check_same_dimension("points", array.shape[1], self.points.shape[1], "the centers")
         return array
 
-    # --- prepared once, on demand; never pickled ----------------------------------------------------------------------
+    # --- prepared once, on demand, as all of the base class; never pickled --------------------------------------------
 
     @cached_property
     def _ladders(self) -> dict[float, Ladder[Nearest]]:
@@ -363,111 +296,9 @@ class Centers:
         return [0]
 
     @cached_property
-    def _used(self) -> NDArray[np.bool_]:
-        used: NDArray[np.bool_] = (self.coefficients != 0).any(axis=0)
-        return used
-
-    @cached_property
-    def _combinations(self) -> Combinations:
-        rows = evaluator_of(self.kernel).rows(self.points[self._used])
-        which, point, factors = self._entries
-        order = np.argsort(point, kind="stable")
-        starts = np.searchsorted(point[order], np.arange(len(rows.points) + 1))
-        return Combinations(rows, starts, which[order], factors[order])
-
-    @cached_property
-    def _own(self) -> Floats:
-        """The coefficients of the coreset points that some center uses; all of them as they are, since k s are many."""
-        return self.coefficients if self._used.all() else self.coefficients[:, self._used]
-
-    @cached_property
-    def _entries(self) -> Entries:
-        which, point = np.nonzero(self._own)
-        return Entries(which, point, self._own[which, point])
-
-    @cached_property
     def grid(self) -> ByGrid | None:
         """Polynomials that labels of many rows begin with; None if the kernel or the dimension is not one for them."""
-        return by_grid(self.many, self._combinations, ACCURACY)
-
-    @cached_property
-    def many(self) -> ManyCenters:
-        """The centers as levels of matrix products need them, without the coreset points that no center uses."""
-        points = self._combinations.rows.points
-        moved = points if self.origin is None else points - self.origin
-        diagonals = evaluator_of(self.kernel).diagonal(as_columns(moved))
-        rounding = direct_rounding(self.kernel, moved, without_zeros(self._own, self._entries), diagonals)
-        return ManyCenters(
-            self.kernel, points, self._own, self._entries, self.spreads, self.origin, diagonals, rounding, self.typical
-        )
-
-    @cached_property
-    def origin(self) -> Floats | None:
-        """What is subtracted from points before landmarks are used, so that K is not much larger than distances.
-
-        The mean of the points, for kernels whose distances do not change with it; None for others.
-        """
-        return self._combinations.rows.points.mean(axis=0) if evaluator_of(self.kernel).moves else None
-
-    @cached_property
-    def sparse(self) -> SparseCenters:
-        """The centers less `origin`, without the coreset points that no center uses."""
-        points = self._combinations.rows.points
-        return self._sparse(points if self.origin is None else points - self.origin)
-
-    def _sparse(self, points: Floats) -> SparseCenters:
-        columns = as_columns(points)
-        own, products = without_zeros(self._own, self._entries), np.empty_like(self._own)
-        for low in range(0, len(points), TILE):
-            some = slice(low, low + TILE)
-            products[:, some] = own @ evaluator_of(self.kernel).block(columns, points[some]).T
-        return SparseCenters(points, own, evaluator_of(self.kernel).diagonal(columns), products)
-
-    @cached_property
-    def squared_norms(self) -> Floats:
-        """c_i . c_i, shape (k,)."""
-        own = self.sparse if self.origin is None else self._sparse(self._combinations.rows.points)
-        return np.diag(own.gram).copy()
-
-    @cached_property
-    def typical(self) -> float:
-        """Median squared distance of the coreset points, or of some of them, to their nearest centers."""
-        points = self._combinations.rows.points
-        most = int(np.clip(_TYPICAL // points.shape[1], 128, 1024))
-        some = points[:: -(-len(points) // most)]
-        found = new_nearest(len(some))
-        self.nearest_directly(as_columns(some), found)
-        return float(np.median(np.maximum(found.first, 0.0)))
-
-    def nearest_directly(self, columns: Floats, out: Nearest) -> None:
-        """Write the nearest and the second nearest center of columns (d, n), by the formula, to `out`."""
-        evaluator = evaluator_of(self.kernel)
-        passes.label_directly(
-            evaluator.distances, evaluator.cloud(columns), self._combinations, self.spreads.copy(), out
-        )
-        if not np.isfinite(out.first).all():
-            raise evaluator.overflow("the distance to a center", columns)
-
-
-def _spreads(kernel: Kernel, points: Floats, coefficients: Floats) -> Floats:
-    """1/2 sum_jl a_ij a_il d2(s_j, s_l) of every center, from the points that it uses."""
-    evaluator = evaluator_of(kernel)
-    spreads = np.empty(len(coefficients))
-    # Centers that share their points are evaluated together: one by one, each would evaluate all pairs of them.
-    is_shared = np.count_nonzero(coefficients) > 2 * len(points)
-    for some in [slice(None)] if is_shared else [slice(i, i + 1) for i in range(len(coefficients))]:
-        used = np.flatnonzero(coefficients[some].any(axis=0))
-        rows, factors = evaluator.rows(points[used]), coefficients[some, used]
-        columns = as_columns(rows.points)
-        point, which = np.nonzero(factors.T)
-        starts = np.searchsorted(point, np.arange(len(used) + 1))
-        own = Combinations(rows, starts, np.ascontiguousarray(which), factors[which, point])
-        sums = np.empty((len(factors), len(used)))
-        passes.sum_directly(evaluator.distances, Cloud(columns, rows.diagonals), own, True, sums)
-        if not np.isfinite(sums).all():
-            raise evaluator.overflow("the distances between the points of a center", columns)
-        spreads[some] = 0.5 * (factors * sums).sum(axis=1)
-    return spreads
+        return by_grid(self.many, self.combinations, ACCURACY)
 
 
 def _refuse_other_sums(coefficients: Floats) -> None:

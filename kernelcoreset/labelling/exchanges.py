@@ -200,6 +200,8 @@ def _split(own: Reals, weights: Floats) -> _Split:
     mass = weights.sum()
     if len(own) < 2 or not mass > 0.0:
         return _Split(0.0, (np.zeros(own.shape[1]),) * 2)
+    largest = weights.max()  # float32 holds weights relative to it, whatever their unit
+    weights, mass = weights / largest, mass / largest
     narrow = weights.astype(own.dtype)
     mean = (narrow @ own) / own.dtype.type(mass)
     away = own - mean
@@ -214,7 +216,8 @@ def _split(own: Reals, weights: Floats) -> _Split:
             return _Split(0.0, (mean, mean))
         sums = (narrow * leaves) @ away
         one, two = (total - sums) / own.dtype.type(masses[0]), sums / own.dtype.type(masses[1])
-    return _Split(float(masses[0] * (one @ one) + masses[1] * (two @ two)), (mean + one, mean + two))
+    gain = largest * (masses[0] * (one @ one) + masses[1] * (two @ two))
+    return _Split(float(gain), (mean + one, mean + two))
 
 
 def _pairs(gains: Floats, losses: Floats, second: NDArray[np.int32], members: Sequence[Ints]) -> list[tuple[int, int]]:

@@ -49,10 +49,11 @@ class Span:
     products: Products
 
     def coordinates(self, rows: NDArray[Any]) -> Narrow:
-        """Return the coordinates of rows (n, d) of any real type, shape (n, r), in float32."""
+        """Return the coordinates of rows (n, d) of any real type, shape (n, r); in float32, not finite beyond it."""
         found: Narrow = np.empty((len(rows), self.axes.shape[1]), dtype=np.float32)
-        axes = (-0.5 * self.axes).astype(np.float32)
-        origin = (self.middle @ (-0.5 * self.axes)).astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):  # callers look whether coordinates are finite
+            axes = (-0.5 * self.axes).astype(np.float32)
+            origin = (self.middle @ (-0.5 * self.axes)).astype(np.float32)
 
         def fill(part: slice) -> None:
             step = self.products.block_rows

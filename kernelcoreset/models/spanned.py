@@ -29,6 +29,7 @@ _LEAST_CLUSTERS = 50  # with fewer, a coreset has more points per cluster
 _LEAST_POINTS, _POINTS_PER_CLUSTER = 256, 5  # with 3 the cost of embeddings was 0.6 % higher
 _LEAST_LEADING = 192  # coordinates for the search, or one per cluster if that is more
 _PAIRED = 64  # rows per cluster whose distances show what the span leaves out
+_MOST_PAIRED = 1024  # rows of one cluster, so that a cluster of most rows needs no matrix of all their pairs
 _MORE_COST = 1.1  # of a row to its center in the span, relative to that to the mean of its cluster
 
 
@@ -91,14 +92,15 @@ def _holds(centers: Centers, rows: NDArray[Any], weights: Floats) -> bool:
     The mean squared distance to the mean of a cluster is half of that between two of its rows.
     """
     found = label_in_threads(centers, rows)
+    shares = weights / weights.max()  # products of two weights may be too small for float64
     to_centers = to_means = 0.0
     for c in np.unique(found.labels):
         members = np.flatnonzero(found.labels == c)
-        own = weights[members]
         if len(members) > 1:
-            pairs = np.outer(own, own)
+            some = members[:: -(-len(members) // _MOST_PAIRED)]
+            pairs = np.outer(shares[some], shares[some])
             np.fill_diagonal(pairs, 0.0)
-            squared = distances_between(centers.kernel, rows[members], rows[members])
-            to_means += float(own.sum() * 0.5 * (pairs * squared).sum() / pairs.sum())
-            to_centers += float(own @ found.distances[members] ** 2)
+            squared = distances_between(centers.kernel, rows[some], rows[some])
+            to_means += float(shares[members].sum() * 0.5 * (pairs * squared).sum() / pairs.sum())
+            to_centers += float(shares[members] @ found.distances[members] ** 2)
     return to_centers <= _MORE_COST * to_means

@@ -1,11 +1,9 @@
 """What the package computes for fixed seeds, through public names only, so that any version can be asked.
 
-`python -m tests.golden.values` writes values.json again, for a change that draws other coresets on purpose. With
-`--others` it writes values_of_others.json: the cases whose coreset on this processor is not that of values.json.
+`python -m tests.golden.values` writes values.json again, for a change that draws other coresets on purpose.
 """
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -99,14 +97,5 @@ def some_graph():
     return kc.Graph.from_edges(source, target, n=120)
 
 
-def of_others(expected):
-    """Return the cases whose coreset on this processor has other points than the expected one."""
-    found = {name: case for name, case in compute().items() if "coreset" in case}
-    return {name: case for name, case in found.items() if case["coreset"]["ids"] != expected[name]["coreset"]["ids"]}
-
-
 if __name__ == "__main__":
-    own, others = (Path(__file__).parent / name for name in ("values.json", "values_of_others.json"))
-    is_other = "--others" in sys.argv
-    written = of_others(json.loads(own.read_text())) if is_other else compute()
-    (others if is_other else own).write_text(json.dumps(written, indent=0) + "\n")
+    (Path(__file__).parent / "values.json").write_text(json.dumps(compute(), indent=0) + "\n")

@@ -167,7 +167,7 @@ def test_unused_coreset_points_cost_nothing():
     points = some_points(50, 2)
     coefficients = np.zeros((2, 50))
     coefficients[0, 3] = coefficients[1, 7] = 1.0
-    assert len(Centers(points, coefficients, Linear())._combinations.rows.points) == 2
+    assert len(Centers(points, coefficients, Linear()).combinations.rows.points) == 2
 
 
 def test_cheapest_chooses_the_least_work():

@@ -116,3 +116,14 @@ def test_more_seeds_than_centers_find_every_group(kernel):
             missed[i] += 20 - len(np.unique(nearest[np.unique(group, return_index=True)[1]]))
     assert missed[0] >= 10
     assert missed[1] <= 1
+
+
+@pytest.mark.parametrize("unit", [2.0**-400, 2.0**400])
+def test_the_unit_of_weights_changes_nothing(unit):
+    rows, middles, _ = blobs()
+    start = middles.copy()
+    start[0], start[1] = (middles[0] + middles[1]) / 2.0, middles[2] + 0.01
+    weights = np.random.default_rng(1).exponential(size=len(rows))
+    expected = exchange_centers(start, rows, weights, kc.Linear())
+    assert not np.array_equal(expected, start)
+    np.testing.assert_array_equal(exchange_centers(start, rows, unit * weights, kc.Linear()), expected)

@@ -38,7 +38,7 @@ def clusters(kernel, d=2, k=100, each=6, offset=0.0, spread=10.0):
 
 
 def level_of(centers, *, accuracy=LABELS_ONLY, both=False):
-    return by_neighborhoods(centers.many, centers._combinations, accuracy, both)
+    return by_neighborhoods(centers.many, centers.combinations, accuracy, both)
 
 
 def run(level, rows):

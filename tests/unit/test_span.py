@@ -1,6 +1,7 @@
 """Coordinates in the span of a few points, and fits of many clusters in it."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -104,6 +105,27 @@ def test_the_same_seed_gives_the_same_fit(fit):
 def test_a_kernel_that_is_too_sharp_for_the_span_is_left_to_the_coreset():
     """With four points per cluster, and others too far away to help, a center misses a fifth of the mean."""
     assert fit_by_span(topics(), np.ones(N), Recipe(K, kc.Gaussian(sigma=4.0), 1_200, seed=0)) is None
+
+
+def test_numbers_beyond_float32_are_left_to_the_coreset():
+    assert fit_by_span(1e17 * topics(), np.ones(N), Recipe(K, kc.Polynomial(degree=3, c=1.0), 1_200, seed=0)) is None
+
+
+def test_the_unit_of_weights_changes_no_label(fit):
+    small = fit_by_span(topics(), np.full(N, 2.0**-600), Recipe(K, KERNEL, 1_200, seed=0))
+    np.testing.assert_array_equal(small.labels.labels, fit.labels.labels)
+
+
+def test_a_cluster_of_most_rows_needs_little_memory():
+    """Not a matrix of all its pairs: here 110 MB, for 1,000 clusters up to 30 GB."""
+    rows = topics()
+    rows[: N * 9 // 10] = 0.0
+    tracemalloc.start()
+    try:
+        fit_by_span(rows, np.ones(N), Recipe(K, KERNEL, 1_200, seed=0))
+        assert tracemalloc.get_traced_memory()[1] < 80e6
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_span_pays_for_many_clusters_of_many_rows_and_columns():

@@ -66,9 +66,8 @@ class Side(NamedTuple):
 
 
 @compiled(fastmath=FAST, inline="always")
-def _expm1_base_2(x: Any) -> Any:
-    """2^x - 1 for a float32 x <= 0, with an error of a few units in the last place, also near 0."""
-    x = max(x, _FARTHEST)  # with a branch, numba warns where this is inlined
+def _power_of_2(x: Any) -> Any:
+    """2^k and 2^x - 2^k, with the integer k nearest to x, for a float32 x from -126 to 126."""
     shifted = x + _ROUND
     r = x - (shifted - _ROUND)
     p = _P5 * r + _P4
@@ -77,22 +76,21 @@ def _expm1_base_2(x: Any) -> Any:
     p = p * r + _P1
     p = p * r + _P0
     two_to_k = np.int32((np.float32(shifted).view(np.int32) + _BIAS) << _MANTISSA).view(np.float32)
-    return two_to_k * (r * p) + (two_to_k - _ONE)
+    return two_to_k, two_to_k * (r * p)
+
+
+@compiled(fastmath=FAST, inline="always")
+def _expm1_base_2(x: Any) -> Any:
+    """2^x - 1 for a float32 x <= 0, with an error of a few units in the last place, also near 0."""
+    two_to_k, rest = _power_of_2(max(x, _FARTHEST))  # with a branch, numba warns where this is inlined
+    return rest + (two_to_k - _ONE)
 
 
 @compiled(fastmath=FAST, inline="always")
 def _exp_base_2(x: Any) -> Any:
     """2^x for a float32 x, cut off at 2^-126 and 2^126."""
-    x = min(max(x, _FARTHEST), -_FARTHEST)
-    shifted = x + _ROUND
-    r = x - (shifted - _ROUND)
-    p = _P5 * r + _P4
-    p = p * r + _P3
-    p = p * r + _P2
-    p = p * r + _P1
-    p = p * r + _P0
-    two_to_k = np.int32((np.float32(shifted).view(np.int32) + _BIAS) << _MANTISSA).view(np.float32)
-    return two_to_k * (r * p) + two_to_k
+    two_to_k, rest = _power_of_2(min(max(x, _FARTHEST), -_FARTHEST))
+    return rest + two_to_k
 
 
 def expm1_of_minus_like(t: Any) -> Any:
