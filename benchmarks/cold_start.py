@@ -20,6 +20,7 @@ from benchmarks import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 N, K, SIZE = 100_000, 5, 1000
+MANY_COLUMNS = 64
 
 LIBRARY = f"""
 import json, sys, time
@@ -49,8 +50,8 @@ import kernelcoreset as kc
 from kernelcoreset.models.rehearsal import rehearse
 from kernelcoreset.spark import KernelKMeans
 
-kind, kept, log = sys.argv[1:]
-rehearse()
+kind, d, kept, log = sys.argv[1:]
+rehearse(large=True)
 master = "local-cluster[1,1,1024]"
 builder = SparkSession.builder.remote(master) if kind == "connect" else SparkSession.builder.master(master)
 for name, value in {{
@@ -63,14 +64,18 @@ for name, value in {{
 }}.items():
     builder = builder.config(name, value)
 spark = builder.getOrCreate()
-points = np.random.default_rng(0).normal(size=({N}, 2))
-frame = spark.createDataFrame(pa.table({{"x": points[:, 0], "y": points[:, 1]}})).coalesce(1).cache()
+d = int(d)
+points = np.random.default_rng(0).normal(size=({N}, d)).astype(np.float64 if d == 2 else np.float32)
+lists = pa.FixedSizeListArray.from_arrays(points.ravel(), d).cast(pa.list_(pa.from_numpy_dtype(points.dtype)))
+columns = {{"x": points[:, 0], "y": points[:, 1]}} if d == 2 else {{"x": lists}}
+frame = spark.createDataFrame(pa.table(columns)).coalesce(1).cache()
 assert frame.count() == {N}  # the executor is up
 """
 
 FITS = f"""
 marks = [time.perf_counter()]
-clusterer = KernelKMeans(k={K}, kernel=kc.Gaussian(sigma=1.0), coresetSize={SIZE}, nInit=1, inputCols=["x", "y"])
+rows = {{"inputCols": ["x", "y"]}} if d == 2 else {{"featuresCol": "x"}}
+clusterer = KernelKMeans(k={K}, kernel=kc.Gaussian(sigma=d / 2), coresetSize={SIZE}, nInit=1, **rows)
 model = clusterer.fit(frame)
 marks.append(time.perf_counter())
 clusterer.fit(frame)
@@ -118,12 +123,13 @@ def library_row(name: str, **environment: object) -> list[object]:
     return [name, *(f"{each:.1f}" for each in (*steps, sum(steps[1:]), busy))]
 
 
-def executor_row(name: str, kind: str, work: str, folder: Path, home: Path) -> list[object]:
+def executor_row(name: str, kind: str, work: str, folder: Path, d: int = 2) -> list[object]:
     """One row of the table of executors."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         kept, log = Path(own) / "code", Path(own) / "log"
         log.mkdir()
-        seconds = run(SESSION + work, kind, kept, log, HOME=home, NUMBA_CACHE_DIR=home / "code")
+        home = folder / "home"
+        seconds = run(SESSION + work, kind, d, kept, log, HOME=home, NUMBA_CACHE_DIR=home / "code")
         compiled = len(list(kept.rglob("*.code")))
         tasks = task_seconds(next(log.iterdir()))
     print(name, *(f"{each:.2f}" for each in (*seconds, *tasks)), compiled, flush=True)
@@ -161,9 +167,10 @@ def main() -> None:
             library_row("no HOME, third process", **none),
         ]
         executors = [
-            executor_row("lent code, classic session", "classic", FITS, folder, folder / "home"),
-            executor_row("lent code, Spark Connect", "connect", FITS, folder, folder / "home"),
-            executor_row("Spark alone, classic session", "classic", NOTHING, folder, folder / "home"),
+            executor_row("lent code, classic session", "classic", FITS, folder),
+            executor_row("lent code, Spark Connect", "connect", FITS, folder),
+            executor_row(f"lent code, classic session, {MANY_COLUMNS} columns", "classic", FITS, folder, MANY_COLUMNS),
+            executor_row("Spark alone, classic session", "classic", NOTHING, folder),
         ]
     header = ("", "import", "build", "solve", "label", "build + solve + label", "of it busy")
     words = (
@@ -177,7 +184,7 @@ def main() -> None:
     )
     spark_words = (
         "Seconds on a new executor, whose folder for machine code is empty: `KernelKMeans.fit` and `transform` of "
-        f"{N:,} rows in one partition. The first task of a process starts Python, imports and loads the code that the "
+        f"{N:,} rows in one partition, of two columns or of a list of float32. The first task of a process starts Python, imports and loads the code that the "
         "driver lends. Required: under 3 s. The first fit is also the first query of the session: the driver packs its "
         "code, and Java starts to compile its own. `compiled` counts the functions that the executor compiled itself. "
         "The last row is a task that returns its batches as they are: what Spark itself takes for a first task."

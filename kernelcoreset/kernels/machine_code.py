@@ -45,7 +45,8 @@ ARCHIVE_PREFIX = f"{PACKAGE}_code_"
 SAID_AFTER = 2.0
 """Seconds of compiling after which a line on stderr says so."""
 
-_MANIFEST, _REHEARSED, _SUFFIX = "manifest.json", "rehearsed", ".code"
+_MANIFEST, _SUFFIX = "manifest.json", ".code"
+_REHEARSED, _REHEARSED_LARGE = _MARKS = "rehearsed", "rehearsed_large"
 _MOST_FOLDERS = 16  # versions, environments and processors that share a folder; each is a few megabytes
 _LEVEL_2 = {"cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"}
 _LEVEL_3 = _LEVEL_2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"}
@@ -117,10 +118,9 @@ class Archive:
         """What the code is built for."""
         return Target(*self.manifest["target"])
 
-    @property
-    def is_rehearsed(self) -> bool:
-        """Whether it has all that a rehearsal calls."""
-        return _REHEARSED in self._names
+    def is_rehearsed(self, *, large: bool = False) -> bool:
+        """Return whether it has all that a rehearsal calls, or one of many columns and clusters."""
+        return _mark(large) in self._names
 
     def suits(self, own: Target) -> bool:
         """Return whether it is of this very package and runs on this machine."""
@@ -130,6 +130,11 @@ class Archive:
     def read(self, name: str) -> bytes | None:
         """Return an entry, None if there is none of this name."""
         return self._zip.read(name) if name in self._names else None
+
+
+def _mark(large: bool) -> str:
+    """The name of the empty file that says that a rehearsal has run."""
+    return _REHEARSED_LARGE if large else _REHEARSED
 
 
 @cache
@@ -193,7 +198,7 @@ class MachineCode:
             return None
         _NOTICE.begin()
         try:
-            if not self.is_rehearsed and not any(self.folder.iterdir()):  # nobody has compiled or claimed anything
+            if not self.is_rehearsed() and not any(self.folder.iterdir()):  # nobody has compiled or claimed anything
                 SECOND_PROCESS.start()
             return self.read(name) if self._claims.take(self.folder / name, _NOTICE.say) else None
         except FileNotFoundError:  # the folder is gone
@@ -206,21 +211,20 @@ class MachineCode:
         if self.folder is not None:
             self._claims.release(self.folder / name)
 
-    @property
-    def is_rehearsed(self) -> bool:
-        """Whether everything that a rehearsal calls is there."""
-        own = self.folder is not None and (self.folder / _REHEARSED).exists()
-        return own or any(archive.is_rehearsed for archive in self.archives)
+    def is_rehearsed(self, *, large: bool = False) -> bool:
+        """Return whether everything that a rehearsal calls is there, or one of many columns and clusters."""
+        own = self.folder is not None and (self.folder / _mark(large)).exists()
+        return own or any(archive.is_rehearsed(large=large) for archive in self.archives)
 
-    def note_rehearsal(self) -> None:
-        """Note that everything a rehearsal calls is in the folder."""
-        self.write(_REHEARSED, b"")
+    def note_rehearsal(self, *, large: bool = False) -> None:
+        """Note that everything such a rehearsal calls is in the folder."""
+        self.write(_mark(large), b"")
 
     def pack(self) -> Path | None:
         """Return an archive of the folder, named by its content; None if there is no folder."""
         if self.folder is None:
             return None
-        kept = sorted(path for path in self.folder.iterdir() if path.suffix == _SUFFIX or path.name == _REHEARSED)
+        kept = sorted(path for path in self.folder.iterdir() if path.suffix == _SUFFIX or path.name in _MARKS)
         entries = {path.name: path.read_bytes() for path in kept}
         entries[_MANIFEST] = json.dumps({**CONTENT, "target": self.target}).encode()
         content = _digest(part for entry, code in entries.items() for part in (entry.encode(), code))

@@ -12,7 +12,7 @@ from kernelcoreset.labelling.landmarks import cheapest, direct_work
 from kernelcoreset.labelling.mixtures import by_mixtures
 from kernelcoreset.labelling.monomials import by_monomials
 from kernelcoreset.labelling.neighborhoods import by_neighborhoods
-from kernelcoreset.labelling.products import LABELS_ONLY, ManyCenters, by_sums, by_vectors
+from kernelcoreset.labelling.products import LABELS_ONLY, ByProducts, ManyCenters, by_sums, by_vectors
 from kernelcoreset.labelling.rungs import Level, new_nearest
 
 _PRODUCT_TRIAL = 256  # coreset points that matrix products are tried on
@@ -41,11 +41,7 @@ def _by_products(centers: ManyCenters, accuracy: float, direct: float) -> tuple[
     levels, works, left = list[Level](), list[float](), list[float]()
     precisions: tuple[Precision, ...] = ("float32", "float64")
     for precision in precisions:
-        level = (
-            by_vectors(centers, precision, accuracy)
-            or by_sums(centers, precision, accuracy)
-            or by_mixtures(centers, precision, accuracy)
-        )
+        level = level_of_products(centers, precision, accuracy)
         levels.append(level)
         works.append(level.work)
         if left and left[0] < _FEW_LEFT:  # float64 decides nearly all of these; no need to compile it for a trial
@@ -56,6 +52,15 @@ def _by_products(centers: ManyCenters, accuracy: float, direct: float) -> tuple[
     for i in chosen:
         total, reach = total + reach * works[i], left[i]
     return tuple(levels[i] for i in chosen), total + reach * direct
+
+
+def level_of_products(centers: ManyCenters, precision: Precision, accuracy: float) -> ByProducts:
+    """Return the level of products in all columns that suits the centers."""
+    return (
+        by_vectors(centers, precision, accuracy)
+        or by_sums(centers, precision, accuracy)
+        or by_mixtures(centers, precision, accuracy)
+    )
 
 
 def _left_by(level: Level, centers: ManyCenters) -> float:

@@ -33,7 +33,9 @@ from kernelcoreset.kernels.loops.tiles import TILE
 from kernelcoreset.labelling.landmarks import direct_rounding, is_semidefinite
 from kernelcoreset.labelling.products import ManyCenters
 
-_LEAST_CENTERS = 24  # with fewer, nothing is saved
+LEAST_CENTERS = 24
+"""With fewer, comparing a row with the centers near to it only saves nothing."""
+
 _LENGTH = 64  # centers listed per pivot: a point that needs more is evaluated directly
 _TRIAL = 512  # coreset points that the lists are tried on
 _EACH, _VALUE = 150.0, 5.0  # work of a point and of each of its kernel values, in kernel values of long loops
@@ -104,7 +106,7 @@ def by_neighborhoods(
     which, point, factors = centers.entries
     k = len(centers.coefficients)
     ends = np.searchsorted(which, np.arange(k + 1))
-    if k < _LEAST_CENTERS or np.diff(ends).max() + BATCH > TILE or not is_semidefinite(centers.kernel, centers.points):
+    if k < LEAST_CENTERS or np.diff(ends).max() + BATCH > TILE or not is_semidefinite(centers.kernel, centers.points):
         return None
     evaluator = evaluator_of(centers.kernel)
     own = as_columns(centers.points)

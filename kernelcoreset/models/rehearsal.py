@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelcoreset.checks import Floats
 from kernelcoreset.clustering.descent import descend
@@ -15,26 +17,42 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.error import empirical_error
 from kernelcoreset.coresets.tree import CoresetTree
 from kernelcoreset.kernels.evaluator import evaluator_of
-from kernelcoreset.kernels.families import Gaussian, Polynomial
+from kernelcoreset.kernels.families import Cosine, Gaussian, Linear, Polynomial
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.kernels.loops import passes
 from kernelcoreset.kernels.loops.center_tiles import Bounds
 from kernelcoreset.kernels.loops.passes import Cloud, Combinations, Landmarks
 from kernelcoreset.kernels.machine_code import machine_code
+from kernelcoreset.kernels.products import LEAST_DIMENSION
+from kernelcoreset.kernels.rounding import Precision
+from kernelcoreset.labelling.centers import ACCURACY, Centers
+from kernelcoreset.labelling.certificate import Probe
+from kernelcoreset.labelling.levels import level_of_products
+from kernelcoreset.labelling.neighborhoods import LEAST_CENTERS
 from kernelcoreset.labelling.rungs import new_nearest
+from kernelcoreset.labelling.written_out import RowSums
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
 _POINTS, _SIZE, _CLUSTERS = 1_200, 100, 3
+_MANY_CLUSTERS = 40
 
 
-def rehearse() -> None:
+def is_large(k: int, d: int) -> bool:
+    """Return whether k clusters of rows of d columns call more than a few clusters of few columns do."""
+    return k >= LEAST_CENTERS or d >= LEAST_DIMENSION
+
+
+def rehearse(*, large: bool = False) -> None:
     """Compile what builds, merges, solves and labels call, unless it is there already.
 
     One kernel with exact squared distances and one without call everything: no loop is compiled again for another one.
+    With `large` also what rows of many columns and many clusters call (`is_large`), which takes nearly as long again.
     """
-    if not machine_code().is_rehearsed:
-        call_everything()
-        machine_code().note_rehearsal()
+    code = machine_code()
+    for own, call in ((False, call_everything), (True, call_large))[: 1 + large]:
+        if not code.is_rehearsed(large=own):
+            call()
+            code.note_rehearsal(large=own)
 
 
 def call_everything() -> None:
@@ -49,6 +67,38 @@ def call_everything() -> None:
         _fit_and_label(coreset, kernel, points)
     # More points than these, or more clusters, are solved by other loops.
     KernelKMeansModel.fit_coreset(Coreset(points, np.ones(_POINTS)), _CLUSTERS, Gaussian(sigma=1.0), n_init=1)
+
+
+def call_large() -> None:
+    """Build and label rows of many columns, by matrix products, and many clusters of rows of few columns."""
+    generator = np.random.default_rng(0)
+    points = generator.normal(size=(_POINTS, 2))
+    coreset = build_coreset(points, _MANY_CLUSTERS, Gaussian(sigma=1.0), 4 * _MANY_CLUSTERS)
+    labels = np.arange(len(coreset)) % _MANY_CLUSTERS  # tasks solve nothing: any centers do
+    members = labels == np.arange(_MANY_CLUSTERS)[:, np.newaxis]
+    Centers(coreset.points, members / members.sum(axis=1, keepdims=True), Gaussian(sigma=1.0)).label(points)
+    rows = generator.normal(size=(_POINTS, LEAST_DIMENSION))
+    for kernel in (Gaussian(sigma=4.0), Polynomial(degree=2), Linear(), Cosine()):
+        for own in (rows.astype(np.float32), rows):
+            own.setflags(write=False)  # as rows from Arrow
+            tree = CoresetTree(_CLUSTERS, kernel, _SIZE)
+            tree.add(own)
+            _label_products(KernelKMeansModel.fit_coreset(tree.result(_SIZE), _CLUSTERS, kernel, n_init=1), own)
+
+
+def _label_products(model: KernelKMeansModel, rows: NDArray[Any]) -> None:
+    """Label and measure rows, and move centers that are vectors."""
+    among = np.asarray(rows[:_CLUSTERS], dtype=np.float64)
+    probe = Probe(among, np.arange(_CLUSTERS)[np.newaxis], model.kernel, model.z, fraction=1.0, seed=0)
+    probe.costs(rows, np.ones((len(rows), 1)))
+    for centers in (model.centers, model.refine_by_points(rows, None, 1).centers):
+        centers.label_rows(rows, margins=True)
+        precisions: tuple[Precision, ...] = ("float32", "float64")
+        for precision in precisions:  # which of them labels use depends on the rows
+            level = level_of_products(centers.many, precision, ACCURACY)
+            level.run(rows, new_nearest(len(rows)), np.empty(len(rows), dtype=np.bool_))
+    if model.can_be_refined:
+        RowSums(model.written_out(), model.kernel).add(rows, None)
 
 
 def call_rest() -> None:
@@ -92,5 +142,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--rest"]:
         call_rest()
     else:
-        rehearse()
+        rehearse(large=True)
         print(machine_code().pack())

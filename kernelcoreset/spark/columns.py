@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -78,6 +79,13 @@ class Layout:
     def length(self) -> int | None:
         """Number of elements of an array column, or of feature columns."""
         return self.dimension if self.preparation is None else len(self.preparation.columns)
+
+    @property
+    def most_dimension(self) -> int:
+        """Number of coordinates of a point; of an array whose length is not known, more than any other rows have."""
+        if self.dimension is not None:
+            return self.dimension
+        return sys.maxsize if self.is_array else len(self.features)
 
     @property
     def width(self) -> int:

@@ -61,7 +61,9 @@ def leaves_by_files(
             arrays = read_points(items, settings.layout)
             yield leaf_row(task["leaf"], arrays, settings, arrow_schema, int(task["seed"]))
 
-    return map_batches(task_frame(spark, groups, leaf=pa.array(leaves), seed=pa.array(texts)), build, schema)
+    return map_batches(
+        task_frame(spark, groups, leaf=pa.array(leaves), seed=pa.array(texts)), build, schema, large=settings.is_large
+    )
 
 
 def leaves_by_spark(
@@ -96,7 +98,7 @@ def leaves_by_spark(
         selected = selected.repartition(min(len(seeds), MOST_TASKS), KEY).sortWithinPartitions(*selected.columns[::-1])
     else:
         selected = selected.coalesce(MOST_TASKS)
-    return map_batches(selected, build, schema)
+    return map_batches(selected, build, schema, large=settings.is_large)
 
 
 def _split_by_key(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -22,6 +22,7 @@ from kernelcoreset.features.preparation import Preparation
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.certificate import Probe, Tally
 from kernelcoreset.labelling.nearest import LabelledPoints
+from kernelcoreset.models.rehearsal import is_large
 from kernelcoreset.spark.columns import BatchReader, Layout, array_column, describe_bad_rows, is_vector, quoted
 from kernelcoreset.spark.leaves import LeafBuilder, LeafSettings
 from kernelcoreset.spark.observed_leaves import ObservedLeaves, leaf_text
@@ -102,6 +103,11 @@ class LabelSettings:
         return not self.columns or name in self.columns
 
     @property
+    def is_large(self) -> bool:
+        """Whether tasks call what many columns or many clusters need."""
+        return is_large(len(self.centers), self.centers.points.shape[1])
+
+    @property
     def new_fields(self) -> list[StructField]:
         """The columns that labelling adds."""
         fields = [StructField(self.prediction_col, IntegerType(), False)]
@@ -178,7 +184,9 @@ def _label_columns(frame: DataFrame, settings: LabelSettings) -> DataFrame:
 
     # Always true. Without a step between, Spark 4.2 reads the rows of columnar files without compiled code.
     frame = frame.where(F.spark_partition_id() >= 0)
-    return frame.withColumn(_LABELS, apply_to_columns(frame, label, columns, StructType(fields)))
+    return frame.withColumn(
+        _LABELS, apply_to_columns(frame, label, columns, StructType(fields), large=settings.is_large)
+    )
 
 
 def _unpacked(field: StructField) -> Column:
@@ -206,7 +214,7 @@ def _label_by_spark(frame: DataFrame, settings: LabelSettings) -> DataFrame:
         renamed = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in counted(batches))
         yield from _with_columns(renamed, settings, partition_number())
 
-    labelled = map_batches(plain, label, StructType([*fields, *_added_fields(settings)]))
+    labelled = map_batches(plain, label, StructType([*fields, *_added_fields(settings)]), large=settings.is_large)
     return labelled.withColumns({field.name: _as_vector(field) for field in vectors}) if vectors else labelled
 
 
@@ -223,7 +231,7 @@ def _label_files(frame: DataFrame, settings: LabelSettings, groups: Sequence[Seq
 
     kept = [field for field in frame.schema.fields if settings.keeps(field.name)]
     schema = StructType([*kept, *_added_fields(settings)])
-    return map_batches(task_frame(frame.sparkSession, groups), label, schema)
+    return map_batches(task_frame(frame.sparkSession, groups), label, schema, large=settings.is_large)
 
 
 def _added_fields(settings: LabelSettings) -> list[StructField]:

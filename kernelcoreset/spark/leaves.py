@@ -32,6 +32,7 @@ from kernelcoreset.coresets.tree import CoresetTree, reduction_seed
 from kernelcoreset.errors import DataError
 from kernelcoreset.features.arrays import to_arrow, view
 from kernelcoreset.kernels.evaluator import as_columns
+from kernelcoreset.models.rehearsal import is_large
 from kernelcoreset.spark.columns import BadRows, BatchReader, Layout, refuse_bad_rows, selection
 from kernelcoreset.spark.row_counts import counted
 from kernelcoreset.spark.scan import RowGroups, read_points, task_frame, tasks_of
@@ -55,6 +56,11 @@ class LeafSettings:
         Leaves are level 0. Each level has different seeds: sampling from a sample needs independent random numbers.
         """
         return reduction_seed(self.recipe.seed, level, place)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether tasks call what many columns or many clusters need."""
+        return is_large(self.recipe.k, self.layout.most_dimension)
 
     @property
     def is_short(self) -> bool:
@@ -103,7 +109,7 @@ def leaves_by_spark(frame: DataFrame, settings: LeafSettings) -> DataFrame:
         yield leaf_row(partition_number(), (batch.columns for batch in counted(batches)), settings, arrow_schema)
 
     selected = frame.select(*selection(frame, settings.layout)).coalesce(MOST_TASKS)
-    return map_batches(selected, build, schema)
+    return map_batches(selected, build, schema, large=settings.is_large)
 
 
 def leaves_by_files(
@@ -120,7 +126,7 @@ def leaves_by_files(
         for task, row_groups in tasks_of(batches):
             yield leaf_row(task["leaf"], read_points(row_groups, settings.layout), settings, arrow_schema)
 
-    return map_batches(task_frame(spark, groups), build, schema)
+    return map_batches(task_frame(spark, groups), build, schema, large=settings.is_large)
 
 
 class LeafBuilder:

@@ -22,6 +22,7 @@ from kernelcoreset.features.arrays import to_arrow
 from kernelcoreset.kernels.kernel import Kernel
 from kernelcoreset.labelling.written_out import RowSums
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
+from kernelcoreset.models.rehearsal import is_large
 from kernelcoreset.spark.columns import BatchReader, Layout, selection
 from kernelcoreset.spark.merge import DRIVER_BUDGET
 from kernelcoreset.spark.row_counts import counted
@@ -87,7 +88,9 @@ def _sums_by_spark(frame: DataFrame, layout: Layout, means: Floats, kernel: Kern
     def add_up(batches: Batches) -> Batches:
         yield _sums_of((batch.columns for batch in counted(batches)), partition_number(), layout, means, kernel)
 
-    return map_batches(frame.select(*selection(frame, layout)).coalesce(MOST_TASKS), add_up, _SCHEMA)
+    return map_batches(
+        frame.select(*selection(frame, layout)).coalesce(MOST_TASKS), add_up, _SCHEMA, large=is_large(*means.shape)
+    )
 
 
 def _sums_by_files(
@@ -97,7 +100,7 @@ def _sums_by_files(
         for task, row_groups in tasks_of(batches):
             yield _sums_of(read_points(row_groups, layout), task["leaf"], layout, means, kernel)
 
-    return map_batches(task_frame(frame.sparkSession, groups), add_up, _SCHEMA)
+    return map_batches(task_frame(frame.sparkSession, groups), add_up, _SCHEMA, large=is_large(*means.shape))
 
 
 def _sums_of(

@@ -69,7 +69,7 @@ def _merged_on_executors(leaves: DataFrame, settings: LeafSettings, merging: Mer
 
     group = F.col("leaf") % F.lit(merging.groups)
     grouped = leaves.withColumn("group", group).repartition(merging.tasks, "group")
-    return map_batches(grouped.sortWithinPartitions("group", "leaf"), merge, schema)
+    return map_batches(grouped.sortWithinPartitions("group", "leaf"), merge, schema, large=settings.is_large)
 
 
 def _merged(

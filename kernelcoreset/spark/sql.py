@@ -58,7 +58,7 @@ def register(spark: SparkSession, name: str, model: Any) -> None:
     settings = LabelSettings.of(fitted, _layout_of_fit(fitted, name))
     # Errors call the values by the name of the function. How they come, one by one or as an array, only tasks know.
     settings = replace(settings, layout=replace(settings.layout, features=(name,), is_array=True))
-    lend_machine_code(spark)
+    lend_machine_code(spark, large=settings.is_large)
     spark.udf.register(name, _function(settings))
 
 

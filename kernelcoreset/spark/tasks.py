@@ -17,18 +17,21 @@ from pyspark.sql.types import DataType, StructType
 from kernelcoreset.kernels.machine_code import compile_alone, machine_code
 from kernelcoreset.models.rehearsal import rehearse
 from kernelcoreset.spark.row_counts import count_rows, counting, listening
+from kernelcoreset.spark.worker_memory import return_unused_memory
 
 MOST_TASKS = 2_048
 """Tasks of one job whose results come back to the driver: their number must have a bound."""
 
 Batches = Iterator[pa.RecordBatch]
 
-_lent: set[tuple[str | None, str]] = set()
+_lent: set[tuple[str | None, str, bool]] = set()
 
 
-def map_batches(frame: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
-    """Return the rows that `work` makes of the Arrow batches of each partition."""
-    lend_machine_code(frame.sparkSession)
+def map_batches(
+    frame: DataFrame, work: Callable[[Batches], Batches], schema: StructType, *, large: bool = False
+) -> DataFrame:
+    """Return the rows that `work` makes of the Arrow batches of each partition; `large` as in `rehearse`."""
+    lend_machine_code(frame.sparkSession, large=large)
     return frame.mapInArrow(_as_task(work), schema)
 
 
@@ -42,6 +45,8 @@ def apply_to_columns(
     work: Callable[[Iterator[Sequence[pa.Array]]], Iterator[pa.Array]],
     columns: Sequence[Column],
     kind: DataType,
+    *,
+    large: bool = False,
 ) -> Column:
     """Return the column that `work` makes of these columns of each partition, batch by batch; all others stay in Java.
 
@@ -52,7 +57,7 @@ def apply_to_columns(
     def run(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:  # Spark reads the types
         yield from task(_columns_of(batches))
 
-    lend_machine_code(frame.sparkSession)
+    lend_machine_code(frame.sparkSession, large=large)
     functions: Any = F  # the types of pyspark do not know arrow_udf
     # Else Spark would call it once more for every filter of its result.
     found: Column = functions.arrow_udf(run, kind).asNondeterministic()(*columns)
@@ -75,20 +80,21 @@ def _as_task(work: Callable[[Iterator[Any]], Iterator[Any]]) -> Callable[[Iterat
         with counting(address):
             yield from work(batches)
         _freeze_loaded_objects()
+        return_unused_memory()
 
     return run
 
 
-def lend_machine_code(spark: SparkSession) -> None:
-    """Let the executors use the machine code of this driver; once per session.
+def lend_machine_code(spark: SparkSession, *, large: bool = False) -> None:
+    """Let the executors use the machine code of this driver; once per session, and once more for `large` problems.
 
     The driver compiles all that tasks call, if it has not done so before. On a cluster the code goes to the executors
     as an archive. Each of them uses it if its processor has all the features of the driver's, and compiles otherwise.
     """
-    session = (spark.conf.get("spark.app.id", ""), getattr(spark, "session_id", ""))
+    session = (spark.conf.get("spark.app.id", ""), getattr(spark, "session_id", ""), large)
     if session in _lent:
         return
-    rehearse()
+    rehearse(large=large)
     if not re.fullmatch(r"local(\[.*\])?", spark.conf.get("spark.master", "") or ""):  # local workers share the folder
         archive = machine_code().pack()
         if archive is not None:

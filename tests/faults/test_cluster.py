@@ -113,6 +113,24 @@ def test_executors_use_the_machine_code_of_the_driver(cluster, undisturbed):
     assert list(cluster.machine_code.rglob("*.code")) == []  # where they would keep what they compile
 
 
+@pytest.mark.parametrize(("kernel", "d", "k"), [("Cosine", 16, 3), ("Gaussian", 16, 3), ("Gaussian", 2, 30)])
+def test_executors_compile_nothing_for_many_columns_or_many_clusters(cluster, kernel, d, k, tmp_path):
+    rows = np.random.default_rng(2).normal(size=(3_000, d)).astype(np.float32)
+    lists = pa.FixedSizeListArray.from_arrays(rows.ravel(), d).cast(pa.list_(pa.float32()))
+    place = prepare(tmp_path, tmp_path / "points")
+    place.config.write_text(
+        place.config.read_text()
+        .replace('["x", "y"]', '["x"]')
+        .replace('"Gaussian"\nsigma = 5.0', f'"{kernel}"' + ("\nsigma = 3.0" if kernel == "Gaussian" else ""))
+        .replace("k = 3", f"k = {k}")
+    )
+    (tmp_path / "points").mkdir()
+    pq.write_table(pa.table({"id": np.arange(len(rows)), "x": lists}), tmp_path / "points" / "rows.parquet")
+    job = cluster.submit("run.py", place.config)
+    assert job.wait() == 0, job.log()
+    assert list(cluster.machine_code.rglob("*.code")) == []
+
+
 def test_every_row_has_the_label_that_the_model_gives_it_in_numpy(undisturbed, points):
     rows = pq.read_table(points).sort_by("id")
     found = labels_by_id(undisturbed)

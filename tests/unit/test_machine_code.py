@@ -196,7 +196,7 @@ def test_more_features_come_first(tmp_path, monkeypatch):
     found.folder = None
     assert found.read("name") == rich.name.encode()
     assert found.read("another") is None
-    assert not Archive(plain).is_rehearsed
+    assert not Archive(plain).is_rehearsed()
 
 
 def test_folders_that_nobody_uses_are_removed(tmp_path, monkeypatch):
