@@ -184,7 +184,8 @@ def main() -> None:
     )
     spark_words = (
         "Seconds on a new executor, whose folder for machine code is empty: `KernelKMeans.fit` and `transform` of "
-        f"{N:,} rows in one partition, of two columns or of a list of float32. The first task of a process starts Python, imports and loads the code that the "
+        f"{N:,} rows in one partition, of two columns or of a list of float32. The first task "
+        "of a process starts Python, imports and loads the code that the "
         "driver lends. Required: under 3 s. The first fit is also the first query of the session: the driver packs its "
         "code, and Java starts to compile its own. `compiled` counts the functions that the executor compiled itself. "
         "The last row is a task that returns its batches as they are: what Spark itself takes for a first task."
