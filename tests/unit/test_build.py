@@ -78,17 +78,24 @@ def test_draw_sample_gives_what_build_coreset_gives(draw):
 
 
 def test_a_merge_balances_more_draws_than_a_build_of_as_many_points():
-    """Means of eight merges of ten coresets of 4,000 points to 1,000."""
+    """Means of 40 merges of ten coresets of 4,000 points to 1,000, beside builds from the same 40,000 points.
+
+    The ratio of the means is 0.77. An error has a standard deviation of 20 % of its mean, so that ratio has one of
+    4.5 % of itself: it is below 0.9 in 999 of 1,000 cases. Without any gain it would be in one of 100.
+    """
     kernel, points = Gaussian(sigma=2.0), some_points(100_000, 2)
     errors = []
-    for seed in range(8):
-        leaves = [build_coreset(points[i::10], 5, kernel, 4000, seed=seed + 100 * i) for i in range(10)]
-        rows, weights = np.concatenate([leaf.points for leaf in leaves]), [leaf.weights for leaf in leaves]
-        merged = merge_coresets(leaves, 5, kernel, 1000, seed=seed)
-        built = build_coreset(rows, 5, kernel, 1000, weights=np.concatenate(weights), seed=seed)
-        errors.append([empirical_error(points, each, 5, kernel, n_center_sets=50) for each in (merged, built)])
+    for first in range(0, 40, 10):
+        leaves = [build_coreset(points[i::10], 5, kernel, 4000, seed=first + 100 * i) for i in range(10)]
+        rows, weights = (np.concatenate([getattr(leaf, name) for leaf in leaves]) for name in ("points", "weights"))
+        for seed in range(first, first + 10):
+            merged = merge_coresets(leaves, 5, kernel, 1000, seed=seed)
+            built = build_coreset(rows, 5, kernel, 1000, weights=weights, seed=seed)
+            errors.append(
+                [empirical_error(rows, each, 5, kernel, weights=weights, n_center_sets=50) for each in (merged, built)]
+            )
     merged, built = np.mean(errors, axis=0)
-    assert merged < 0.85 * built, (merged, built)
+    assert merged < 0.9 * built, (merged, built)
 
 
 @pytest.mark.parametrize("z", [1.0, 2.0])
