@@ -112,6 +112,14 @@ def vector_lloyd(points, weights, labels, k, steps):
     return labels
 
 
+def columns_to_keep(rows, weights, most):
+    """Number of columns left when those at the end are taken away one by one, at most `most` of the squares in all."""
+    count = rows.shape[1]
+    while count > 1 and (weights[:, None] * rows[:, count - 1 :] ** 2).sum() <= most:
+        count -= 1
+    return count
+
+
 def vector_seeds(points, weights, uniforms):
     """Nearest of seeds drawn by weight times squared distance to those before; all at distance 0 ends the draws."""
     seeds, mass = [], weights

@@ -68,6 +68,13 @@ def vectors_of(rows: Floats, weights: Floats) -> Vectors:
     return Vectors(rows, rows.astype(np.float32), np.einsum("ij,ij->i", rows, rows), weights)
 
 
+def without_last_columns(vectors: Vectors, most: float) -> Vectors:
+    """Return the vectors without as many last columns as together have at most `most` of the weighted squares."""
+    left_out = np.cumsum((vectors.weights @ np.square(vectors.rows))[::-1])[::-1]
+    count = max(1, int(np.count_nonzero(left_out > most)))
+    return vectors_of(np.ascontiguousarray(vectors.rows[:, :count]), vectors.weights)
+
+
 def no_means(k: int, r: int) -> Means:
     """Return arrays for k clusters of vectors of r numbers."""
     return Means(

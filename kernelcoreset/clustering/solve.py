@@ -12,7 +12,15 @@ from kernelcoreset.clustering.descent import descend
 from kernelcoreset.clustering.features import is_written_out
 from kernelcoreset.clustering.finish import descend_exactly, partition_costs
 from kernelcoreset.clustering.lloyd import ROUNDING
-from kernelcoreset.clustering.means import Run, Vectors, descend_rows, no_means, place_means, vectors_of
+from kernelcoreset.clustering.means import (
+    Run,
+    Vectors,
+    descend_rows,
+    no_means,
+    place_means,
+    vectors_of,
+    without_last_columns,
+)
 from kernelcoreset.clustering.problem import Labels, Problem, Solution, check_k, check_power, mean_shares, prepare
 from kernelcoreset.clustering.search import search
 from kernelcoreset.clustering.starts import component_starts, spectral_starts
@@ -182,9 +190,7 @@ def _narrowed(vectors: Vectors, starts: list[Labels], k: int) -> Vectors:
     means, away = no_means(k, vectors.rows.shape[1]), np.empty(len(vectors.weights))
     everywhere = np.ones(k, dtype=np.bool_)
     cost = min(place_means(vectors, labels, means, everywhere, away) for labels in starts)
-    left_out = np.cumsum((vectors.weights @ np.square(vectors.rows))[::-1])[::-1]
-    count = max(1, int(np.count_nonzero(left_out > _UNSEEN * cost)))
-    return vectors_of(np.ascontiguousarray(vectors.rows[:, :count]), vectors.weights)
+    return without_last_columns(vectors, _UNSEEN * cost)
 
 
 def solve_by_features(

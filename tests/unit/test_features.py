@@ -16,7 +16,7 @@ from kernelcoreset.clustering import starts
 from kernelcoreset.clustering.distances import all_distances, distances_from
 from kernelcoreset.clustering.features import explicit_features, factor_independent, principal_axes
 from kernelcoreset.clustering.finish import descend_exactly, partition_costs
-from kernelcoreset.clustering.means import descend_rows, vectors_of
+from kernelcoreset.clustering.means import descend_rows, vectors_of, without_last_columns
 from kernelcoreset.clustering.problem import check_k, prepare
 from kernelcoreset.clustering.search import exchange, search, seed_rows
 from kernelcoreset.clustering.solve import solve, solve_by_features
@@ -308,6 +308,42 @@ def test_a_cut_off_kernel_ends_with_its_own_distances(monkeypatch):
         naive_solve.cost_of_centers(gram, weights, block_by_block.coefficients, 2.0), rel=1e-9
     )
     assert block_by_block.cost <= naive_solve.partition_cost(gram, weights, run.labels)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.03, 0.5, 2.0])
+def test_last_columns_are_left_out_as_by_the_plain_code(share):
+    vectors = random_vectors(r=12)
+    vectors = vectors_of(vectors.rows * 0.5 ** np.arange(12), vectors.weights)
+    most = share * float(vectors.weights @ vectors.norms)
+    fewer = without_last_columns(vectors, most)
+    count = naive_solve.columns_to_keep(vectors.rows, vectors.weights, most)
+    assert count == {0.0: 12, 2.0: 1}.get(share, count)
+    np.testing.assert_array_equal(fewer.rows, vectors.rows[:, :count])
+    np.testing.assert_allclose(fewer.norms, np.square(fewer.rows).sum(axis=1))
+    # What is left out changes the cost of no partition by more than `most`.
+    for labels in np.random.default_rng(1).integers(0, 3, size=(20, 120)):
+        costs = [naive_solve.partition_cost(own @ own.T, vectors.weights, labels) for own in (vectors.rows, fewer.rows)]
+        assert -1e-9 <= costs[0] - costs[1] <= most + 1e-9
+
+
+def test_a_search_in_fewer_columns_costs_no_more_than_one_in_all(monkeypatch):
+    points, weights = blobs(12, 60, seed=3), np.random.default_rng(1).exponential(size=720) + 0.1
+    problem, module = prepare(Coreset(points, weights), Gaussian(sigma=20.0)), importlib.import_module(solve.__module__)
+    used = []
+
+    def counting(vectors, *rest):
+        used.append(vectors.rows.shape[1])
+        return search(vectors, *rest)
+
+    def costs():
+        return [solve_by_features(problem, 10, 2, 300, np.random.default_rng(seed), []).cost for seed in range(5)]
+
+    monkeypatch.setattr(module, "search", counting)
+    fewer = costs()
+    monkeypatch.setattr(module, "_UNSEEN", 0.0)
+    every = costs()
+    assert max(used[:5]) < min(used[5:]), used
+    np.testing.assert_allclose(fewer, every, rtol=1e-3)
 
 
 def test_partition_costs_are_those_of_the_plain_code():
