@@ -13,6 +13,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -102,25 +103,32 @@ class Job:
         self.driver = max(building.driver, labelling.driver)
 
 
-def memory_row(folder: Path, out: Path, scan: str, kernel: Kernel) -> list[str]:
-    """Run one job in a new session; return its row of the table of memory."""
-    spark = session("2g")
-    job = Job(spark, settings_for(folder, out, scan, kernel, MEMORY_K, coreset_size=1_000))
+def memory_rows(folder: Path, out: Path, cases: Sequence[tuple[Kernel, str]]) -> list[list[str]]:
+    """Run jobs one after another in a new session; return their rows of a table of memory."""
+    spark, rows = session("2g"), []
+    for kernel, scan in cases:
+        job = Job(spark, settings_for(folder, out, scan, kernel, MEMORY_K, coreset_size=1_000))
+        seconds = (f"{each:.1f} s" for each in job.seconds)
+        sizes = (f"{used / 1e6:.0f} MB" for used in (*job.workers, job.driver))
+        rows.append([repr(kernel), scan, str(job.story["leaves"]), *seconds, *sizes])
+        print(*rows[-1], flush=True)
     spark.stop()
-    seconds = (f"{each:.1f} s" for each in job.seconds)
-    sizes = (f"{used / 1e6:.0f} MB" for used in (*job.workers, job.driver))
-    return [repr(kernel), scan, str(job.story["leaves"]), *seconds, *sizes]
+    return rows
+
+
+def in_own_process(folder: Path, out: Path, cases: Sequence[tuple[Kernel, str]]) -> list[list[str]]:
+    """Return the rows of jobs in one session, measured in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as own_process:
+        return own_process.submit(memory_rows, folder, out, cases).result()
 
 
 def measure_memory(options: argparse.Namespace) -> None:
     n, d = MEMORY_SHAPE
     folder, out = options.scratch / f"rows-{n}-{d}", options.scratch / "out"
     write_rows(folder, n, d)
-    rows = []
-    for kernel, scan in ((Gaussian(sigma=1.0), "direct"), (Gaussian(sigma=1.0), "spark"), (Linear(), "spark")):
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as own_process:
-            rows.append(own_process.submit(memory_row, folder, out, scan, kernel).result())
-        print(*rows[-1], flush=True)
+    cases = ((Gaussian(sigma=1.0), "direct"), (Gaussian(sigma=1.0), "spark"), (Linear(), "spark"))
+    alone = [row for case in cases for row in in_own_process(folder, out, [case])]
+    together = in_own_process(folder, out, [*cases, *cases])
     header = (
         *("kernel", "`input.scan`", "leaves", "build", "cluster", "label and write"),
         *("worker, build", "worker, label", "driver's Python"),
@@ -131,10 +139,14 @@ def measure_memory(options: argparse.Namespace) -> None:
         "largest resident memory of a Python worker and of the driver's Python, as the kernel of the machine kept it. "
         "Required: workers under 500 MB."
     )
+    several = (
+        "Each of these jobs twice, one after another in one session, as in a notebook: Spark keeps its workers from "
+        "job to job."
+    )
     tables.write_results(
         options.out or Path("docs/results/wide_memory.md"),
         "Memory with many columns",
-        [words, tables.table(header, rows)],
+        [words, tables.table(header, alone), several, tables.table(header, together)],
     )
 
 

@@ -114,6 +114,7 @@ def call_rest() -> None:
     labels = np.arange(_SIZE, dtype=np.int32) % _CLUSTERS
     solution = descend(problem, labels, np.zeros((_CLUSTERS, _SIZE)), 2.0, 2)
     propose_swap(problem, prices_of(problem, solution, 2.0), _CLUSTERS, 2.0, np.random.default_rng(0))
+    problem.has_rank(_SIZE // 2)
     _label_backwards(problem.kernel, columns)
     _fit_and_label(Coreset(points[:_SIZE], weights), problem.kernel, points)
 

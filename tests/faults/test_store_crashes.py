@@ -14,7 +14,7 @@ from tests.faults import commit_cases
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
-WRITER = """
+WRITER = '''
 import sys, time
 from pathlib import Path
 import numpy as np
@@ -27,19 +27,22 @@ store.build_leaf("warm", points)
 (path / f"ready-{name}").touch()
 while len(list(path.glob("ready-*"))) < 2:
     time.sleep(0.001)
-for i in range(keys):
-    store.add(f"{name}-{i}", points + i)
-won = 0
-for i in range(shared):
+def add(key, own):
+    """Return whether this process added the key. After a conflict look for it, as the message says, and try again."""
+    global store
     try:
-        store.add(f"shared-{i}", points + ord(name))
-        won += 1
+        store.add(key, own)
+        return True
     except kc.KernelCoresetError as error:
         # Before the race was over, or after it.
         assert isinstance(error, kc.ConflictError) or "already exists" in str(error), error
         store = kc.CoresetStore.open(path)
+    return np.array_equal(store.leaf(key).points, own) if key in store else add(key, own)
+for i in range(keys):
+    assert add(f"{name}-{i}", points + i)
+won = sum(add(f"shared-{i}", points + ord(name)) for i in range(shared))
 print(won)
-"""
+'''
 
 
 def run(*arguments):
