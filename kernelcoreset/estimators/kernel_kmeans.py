@@ -133,7 +133,7 @@ class KernelKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CoresetClu
         every = np.ones(len(points)) if weights is None else weights
         recipe = Recipe(n_clusters, self.kernel_, size, seed=seed)
         n, is_vector = int(np.count_nonzero(every)), is_written_out(self.kernel_)
-        if not (sample_pays(n, recipe) if is_vector else span_pays(n, points.shape[1], recipe)):
+        if not (sample_pays if is_vector else span_pays)(n, points.shape[1], recipe):
             return False
         with told_step(self, f"clustering {len(points):,} points by a sample, with {self.kernel_!r}"):
             if is_vector:

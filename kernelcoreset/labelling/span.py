@@ -7,7 +7,9 @@ combination of all l_j with coefficients that sum to 1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -48,28 +50,67 @@ class Span:
     middle: Floats
     products: Products
 
-    def coordinates(self, rows: NDArray[Any]) -> Narrow:
-        """Return the coordinates of rows (n, d) of any real type, shape (n, r); in float32, not finite beyond it."""
-        found: Narrow = np.empty((len(rows), self.axes.shape[1]), dtype=np.float32)
+    def coordinates(self, rows: NDArray[Any], count: int | None = None) -> Narrow:
+        """Return the leading coordinates of rows (n, d) of any real type, shape (n, count); all if None.
+
+        In float32, and not finite beyond it.
+        """
         with np.errstate(over="ignore", invalid="ignore"):  # callers look whether coordinates are finite
-            axes = (-0.5 * self.axes).astype(np.float32)
-            origin = (self.middle @ (-0.5 * self.axes)).astype(np.float32)
+            axes = (-0.5 * self.axes[:, :count]).astype(np.float32)
+            origin = (self.middle @ (-0.5 * self.axes[:, :count])).astype(np.float32)
+        found: Narrow = np.empty((len(rows), axes.shape[1]), dtype=np.float32)
 
         def fill(part: slice) -> None:
-            step = self.products.block_rows
-            space = np.empty(len(self.points) * step, dtype=np.float32)
             with np.errstate(over="ignore", invalid="ignore"):
-                for low in range(part.start, part.stop, step):
-                    some = slice(low, min(low + step, part.stop))
-                    size = some.stop - low
-                    block = space[: len(self.points) * size].reshape(len(self.points), size)
-                    squared = self.products.squared_distances(rows[some], block)
+                for some, squared in self._squared_distances(rows, None, part):
                     np.matmul(squared.T, axes, out=found[some])
                     found[some] -= origin
 
         with one_blas_thread() as threads:
             map_in_threads(fill, equal_parts(len(rows), PARTS), threads)
         return found
+
+    def means(self, rows: NDArray[Any], weights: Floats, labels: NDArray[np.int32], k: int) -> Floats:
+        """Return the means of the coordinates of rows (n, d) in k clusters, shape (k, r); that of an empty one is 0.
+
+        Coordinates are affine in the distances to the points, so the means of these suffice: no row's own coordinates
+        are kept, which would be r numbers per row.
+        """
+        shares = weights / weights.max()  # a small unit of the weights would not fit in float32
+        order = np.argsort(labels, kind="stable")
+        sums, mass = np.zeros((k, len(self.points))), np.bincount(labels, shares, minlength=k)
+        ends = np.cumsum(np.bincount(labels, minlength=k))
+        cuts = np.searchsorted(ends, [part.stop for part in equal_parts(len(rows), PARTS)])
+        starts = [0, *ends[cuts]]  # whole clusters: no two threads add to the same sum
+
+        def add_up(part: slice) -> None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                for some, squared in self._squared_distances(rows, order, part):
+                    own = labels[order[some]]
+                    firsts = np.concatenate([[0], np.flatnonzero(np.diff(own)) + 1])
+                    squared *= shares[order[some]].astype(np.float32)
+                    sums[own[firsts]] += np.add.reduceat(squared, firsts, axis=1).T
+
+        with one_blas_thread() as threads:
+            parts = [slice(int(low), int(high)) for low, high in pairwise(starts) if low < high]
+            map_in_threads(add_up, parts, threads)
+        found: Floats = (sums / np.where(mass > 0.0, mass, 1.0)[:, np.newaxis] - self.middle) @ (-0.5 * self.axes)
+        found[mass == 0.0] = 0.0
+        return found
+
+    def _squared_distances(
+        self, rows: NDArray[Any], order: NDArray[np.int64] | None, part: slice
+    ) -> Iterator[tuple[slice, Narrow]]:
+        """Yield blocks of a part of the rows, in an order if there is one, with their distances (m, block) to points.
+
+        The memory of a block is that of the next one, too.
+        """
+        m, step = len(self.points), self.products.block_rows
+        space = np.empty(m * step, dtype=np.float32)
+        for low in range(part.start, part.stop, step):
+            some = slice(low, min(low + step, part.stop))
+            own = rows[some] if order is None else rows[order[some]]
+            yield some, self.products.squared_distances(own, space[: m * len(own)].reshape(m, len(own)))
 
     def coefficients(self, means: Floats) -> Floats:
         """Return what combinations of the points means (k, r) of coordinates are, shape (k, m); they sum to 1."""

@@ -19,6 +19,7 @@ from kernelcoreset.coresets.build import build_rough_coreset
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.coresets.reduce import reduce_by_clusters
 from kernelcoreset.kernels.families import Linear
+from kernelcoreset.kernels.products import products_pay
 from kernelcoreset.labelling.centers import Centers, Labels
 from kernelcoreset.labelling.exchanges import exchange_centers, prune_centers
 from kernelcoreset.labelling.in_threads import label_in_threads
@@ -34,11 +35,15 @@ from kernelcoreset.labelling.written_out import (
 from kernelcoreset.models.kernel_kmeans import KernelKMeansModel
 
 _PER_CLUSTER, _LEAST_SAMPLE = 256, 16_384
+_LEAST_PER_CLUSTER = 96  # with 64 the means are off by more than the check of the labels allows
 _LAST_SHARE = 4  # the last iteration sees so many times the sample: its means have little error left
-# Iterations of Lloyd over half of the sample; over all of it, before and after centers are exchanged.
+# The search is that of vectors with so many clusters or columns. It then finds lower costs in less time than restarts
+# on a coreset do, and with few of both it does not.
+MANY_CLUSTERS, _MANY_COLUMNS = 50, 384
+# Of vectors: seeds per center, candidates for each seed, iterations before and after centers are exchanged.
+_SEEDS, _TRIALS, _VECTOR_STEPS = 2, 2, (2, 3)
+# By a coreset: iterations over half of the sample; over all of it, before and after centers are exchanged.
 _HALF_STEPS, _STEPS = 3, (1, 2)
-# In fewer columns: seeds per center, candidates for each seed, iterations.
-_SEEDS, _TRIALS, _VECTOR_STEPS = 2, 2, (4, 4)
 _LARGE = 1 << 25  # coreset points x clusters x columns: above, iterations over the sample gain more for their time
 _LARGE_STEPS = 4
 _MORE_COST = 1.03  # of a row among all, relative to one of the sample: above, the sample has missed something
@@ -51,14 +56,19 @@ class SampledFit(NamedTuple):
     labels: Labels
 
 
-def sample_pays(n: int, recipe: Recipe) -> bool:
-    """Return whether a sample of n rows is so much smaller, and so much larger than the coreset, that it pays."""
-    count = _sample_size(recipe.k)
-    return n > 2 * count and recipe.size <= count // 2
+def sample_pays(n: int, d: int, recipe: Recipe) -> bool:
+    """Return whether n rows are enough for a sample that is so much larger than the coreset that it pays."""
+    least = recipe.k * (_LEAST_PER_CLUSTER if _searches_vectors(d, recipe) else 2 * _PER_CLUSTER)
+    return n > max(least, 2 * _LEAST_SAMPLE) and recipe.size <= _sample_size(n, recipe.k) // 2
 
 
-def _sample_size(k: int) -> int:
-    return max(_PER_CLUSTER * k, _LEAST_SAMPLE)
+def _sample_size(n: int, k: int) -> int:
+    """Half of the rows, but no more than 256 per cluster and, with many clusters, no fewer than 96."""
+    return max(min(n // 2, _PER_CLUSTER * k), _LEAST_PER_CLUSTER * k, _LEAST_SAMPLE)
+
+
+def _searches_vectors(d: int, recipe: Recipe) -> bool:
+    return d >= _MANY_COLUMNS or (recipe.k >= MANY_CLUSTERS and products_pay(recipe.kernel, d))
 
 
 def fit_by_sample(
@@ -66,10 +76,10 @@ def fit_by_sample(
 ) -> SampledFit | None:
     """Return a fit of written-out centers (Linear or Cosine, z = 2) by a sample. Assumes validated input.
 
-    A sample of 256 rows per cluster, and at least 16,384, is solved through the coreset of a half of it. Six iterations
-    of Lloyd over that half and over the sample follow, between which centers leave clusters that hardly need them
-    (`exchange_centers`). With many columns the sample is first projected onto fewer (`leading_columns`), and the search
-    begins with twice as many seeds, of which half are removed one after another (`prune_centers`). One more iteration
+    A sample has at most 256 rows per cluster, and at least 16,384. With many clusters or columns the search begins with
+    twice as many seeds on a half of it, of which half are removed one after another (`prune_centers`); else the coreset
+    of that half is solved. Iterations of Lloyd over the sample follow, between which centers leave clusters that hardly
+    need them (`exchange_centers`). Many columns are first projected onto fewer (`leading_columns`). One more iteration
     goes over four times the sample, or over all rows if there are fewer.
 
     Parameters
@@ -92,7 +102,8 @@ def fit_by_sample(
     generator = np.random.default_rng(recipe.seed)
     sample = draw_rows(weights, k, generator)
     rows, own = points[sample.rows], weights[sample.rows]
-    fewer = leading_columns(rows, own, k, kernel, generator)
+    by_vectors = _searches_vectors(rows.shape[1], recipe)
+    fewer = leading_columns(rows, own, k, kernel, generator) if by_vectors else None
     if fewer is None:
         found = _search_by_coreset(rows, own, recipe, n_init, max_iter)
     else:
@@ -121,7 +132,8 @@ class Sample(NamedTuple):
 
 def draw_rows(weights: Floats, k: int, generator: np.random.Generator) -> Sample:
     """Draw the rows that centers are found on."""
-    counted, count = np.flatnonzero(weights), _sample_size(k)
+    counted = np.flatnonzero(weights)
+    count = _sample_size(len(counted), k)
     drawn = counted[generator.choice(len(counted), min(_LAST_SHARE * count, len(counted)), replace=False)]
     halves = np.sort(drawn[: count // 2]), np.sort(drawn[count // 2 : count])
     return Sample(np.concatenate(halves), None if len(drawn) == len(weights) else np.sort(drawn))

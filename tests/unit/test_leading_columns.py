@@ -64,9 +64,17 @@ def test_weights_count():
     assert together.rows[1::2].var(axis=0).sum() == pytest.approx(alone.rows.var(axis=0).sum(), rel=0.02)
 
 
-def test_few_columns_and_numbers_beyond_float32_are_left_as_they_are():
-    rows = topics(n=2_000)
-    assert leading_columns(rows[:, :383], np.ones(2_000), K, kc.Linear(), np.random.default_rng(0)) is None
-    assert leading_columns(rows, np.ones(2_000), 201, kc.Linear(), np.random.default_rng(0)) is None
+@pytest.mark.parametrize(("d", "k"), [(383, K), (400, 201)])
+def test_few_columns_are_all_kept(d, k):
+    rows = topics(n=2_000)[:, :d] + 7.0
+    found = leading_columns(rows, np.ones(2_000), k, kc.Linear(), np.random.default_rng(0))
+    assert found.rows.shape == (2_000, d)
+    np.testing.assert_allclose(found.rows - found.rows.mean(axis=0), rows - rows.mean(axis=0), atol=1e-4)
+    assert found.left_out == pytest.approx(0.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("d", [383, 400])
+def test_numbers_beyond_float32_are_left_as_they_are(d):
+    rows = topics(n=2_000)[:, :d]
     rows[::100] *= 1e60
     assert reduced(rows) is None

@@ -110,10 +110,34 @@ def test_fewer_distinct_rows_in_the_sample_than_clusters_are_found_out():
 
 def test_a_sample_pays_if_it_is_smaller_than_the_rows_and_larger_than_the_coreset():
     recipe = recipe_of(kc.Linear(), k=100, size=2_000)
-    assert sample_pays(51_201, recipe)
-    assert not sample_pays(51_200, recipe)
-    assert not sample_pays(10**9, recipe.varied(size=12_801))
-    assert not sample_pays(32_768, recipe_of(kc.Linear()))
+    assert sample_pays(51_201, 3, recipe)
+    assert not sample_pays(51_200, 3, recipe)
+    assert not sample_pays(10**9, 3, recipe.varied(size=12_801))
+    assert not sample_pays(32_768, 3, recipe_of(kc.Linear()))
+
+
+def test_a_search_of_vectors_does_with_fewer_rows_per_cluster():
+    recipe = recipe_of(kc.Linear(), k=1_000, size=20_000)
+    assert sample_pays(96_001, 32, recipe)
+    assert not sample_pays(96_000, 32, recipe)
+    assert not sample_pays(96_001, 3, recipe)
+    assert sample_pays(32_769, 32, recipe_of(kc.Linear(), k=100, size=2_000))
+    assert not sample_pays(32_768, 32, recipe_of(kc.Linear(), k=100, size=2_000))
+
+
+@pytest.mark.parametrize("kernel", [kc.Linear(), kc.Cosine()], ids=repr)
+def test_many_clusters_of_few_columns_are_found_in_all_of_them(kernel):
+    """110 rows per cluster: the sample is nearly all of them, and the planted clusters are found."""
+    k, n = 300, 33_000
+    rows = topics(n, d=32, k=k)
+    model, found = fit_by_sample(rows, np.ones(n), recipe_of(kernel, k=k, size=6_000), 1, 300)
+    vectors = naive_centers.vectors(rows, isinstance(kernel, kc.Cosine))
+    planted = np.random.default_rng(0)
+    planted.normal(size=(k, 32))
+    groups = planted.integers(k, size=n)
+    means = np.stack([vectors[groups == c].mean(axis=0) for c in range(k)])
+    assert np.square(found.distances).sum() <= 1.01 * np.square(vectors - means[groups]).sum()
+    assert (found.labels == model.predict(rows)).all()
 
 
 def test_the_estimator_uses_the_sample_and_its_weights():

@@ -10,6 +10,7 @@ import kernelcoreset as kc
 from kernelcoreset.coresets.recipe import Recipe
 from kernelcoreset.files.documents import signed, unsigned
 from kernelcoreset.labelling.span import span_of
+from kernelcoreset.models import spanned
 from kernelcoreset.models.spanned import fit_by_span, span_pays
 from tests import naive_centers
 from tests.cases import some_points
@@ -49,20 +50,58 @@ def test_coordinates_are_those_of_the_projection_onto_the_span(kernel):
         assert np.square(coordinates[i] - coordinates[i + 1]).sum() == pytest.approx(a @ gram @ a, rel=1e-3)
 
 
-def test_the_cost_is_that_of_kernel_k_means_on_all_rows(fit):
-    """The centers of the span are nearer to the means of their clusters than those of 20 coreset points are.
+def test_leading_coordinates_are_the_first_of_all():
+    span = span_of(KERNEL, some_points(30, 16, seed=1))
+    rows = some_points(50, 16, seed=2)
+    np.testing.assert_allclose(span.coordinates(rows, 7), span.coordinates(rows)[:, :7], rtol=1e-3, atol=1e-5)
 
-    Here rows cost 3.3 % more by them than by the means.
-    """
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**-600, 2.0**600])
+def test_means_of_coordinates_are_those_of_the_rows_own_coordinates(unit):
+    span = span_of(KERNEL, some_points(30, 16, seed=1))
+    generator = np.random.default_rng(0)
+    rows, weights = some_points(5_000, 16, seed=2), unit * generator.exponential(size=5_000)
+    labels = generator.integers(40, size=5_000).astype(np.int32)
+    labels[labels == 11] = 3  # no row is in cluster 11, and one has no weight
+    weights[labels == 17] = 0.0
+    found = span.means(rows, weights, labels, 40)
+    coordinates = span.coordinates(rows).astype(float)
+    for c in range(40):
+        own = weights[labels == c]
+        expected = np.average(coordinates[labels == c], axis=0, weights=own) if own.any() else 0.0
+        np.testing.assert_allclose(found[c], expected, rtol=1e-3, atol=1e-5 * np.abs(coordinates).max())
+
+
+@pytest.mark.parametrize("kernel", [kc.Gaussian(sigma=6.0), kc.Matern(sigma=12.0), kc.Polynomial(degree=2, c=1.0)])
+@pytest.mark.parametrize(("n", "k"), [(N, K), (33_000, 300)])
+def test_the_centers_are_near_to_the_means_of_their_clusters(kernel, n, k):
+    """Also with 110 rows per cluster, and with more than 256 clusters: the span is then that of the k means alone."""
+    rows = topics(n, k=k)
+    model, found = fit_by_span(rows, np.ones(n), Recipe(k, kernel, 20 * k, seed=0))
+    assert len(model.shared.points) == max(k, 256)
+    exact = cost_by_means(kernel, rows, found.labels)
+    assert exact <= np.square(found.distances).sum() <= 1.06 * exact
+    planted = np.random.default_rng(0)
+    planted.normal(size=(k, 32))
+    assert exact <= 1.01 * cost_by_means(kernel, rows, planted.integers(k, size=n))
+
+
+def cost_by_means(kernel, rows, labels):
+    order = np.argsort(labels, kind="stable")
+    clusters = np.split(rows[order].astype(float), np.flatnonzero(np.diff(labels[order])) + 1)
+    grams = [(len(own), kernel.block(own, own)) for own in clusters]
+    return sum(np.trace(gram) - gram.sum() / size for size, gram in grams)
+
+
+def test_the_cost_is_that_of_kernel_k_means_on_all_rows(fit):
+    """The centers of the span are nearer to the means of their clusters than those of 20 coreset points are."""
     rows = topics()
     model, found = fit
     assert (found.labels == model.predict(rows)).all()
     assert model.shared is not None
-    order = np.argsort(found.labels, kind="stable")
-    clusters = np.split(rows[order].astype(float), np.flatnonzero(np.diff(found.labels[order])) + 1)
-    assert len(clusters) == K
-    exact = sum(len(own) - KERNEL.block(own, own).sum() / len(own) for own in clusters)
-    assert exact <= np.square(found.distances).sum() <= 1.05 * exact
+    assert len(np.unique(found.labels)) == K
+    exact = cost_by_means(KERNEL, rows, found.labels)
+    assert exact <= np.square(found.distances).sum() <= 1.02 * exact
     by_coreset = kc.KernelKMeans(K, kernel=KERNEL, refine_iter=0, random_state=0).fit(rows)
     assert np.square(found.distances).sum() < by_coreset.inertia_
     assert model.solution.cost == pytest.approx(np.square(found.distances).sum(), rel=0.1)
@@ -102,9 +141,17 @@ def test_the_same_seed_gives_the_same_fit(fit):
     assert again.model.shared.coefficients.tobytes() == fit.model.shared.coefficients.tobytes()
 
 
-def test_a_kernel_that_is_too_sharp_for_the_span_is_left_to_the_coreset():
-    """With four points per cluster, and others too far away to help, a center misses a fifth of the mean."""
-    assert fit_by_span(topics(), np.ones(N), Recipe(K, kc.Gaussian(sigma=4.0), 1_200, seed=0)) is None
+def test_clusters_far_from_their_own_mean_are_left_to_the_coreset(monkeypatch):
+    """Rows are on a ring with nothing in its middle, so the span of the middles misses much of the means of phi(x)."""
+    generator = np.random.default_rng(0)
+    rows = 20.0 * generator.normal(size=(300, 32))[generator.integers(300, size=33_000)]
+    turns = 2.0 * np.pi * generator.random(33_000)
+    rows[:, 0] += 2.0 * np.cos(turns)
+    rows[:, 1] += 2.0 * np.sin(turns)
+    recipe = Recipe(300, kc.Gaussian(sigma=2.0), 6_000, seed=0)
+    assert fit_by_span(rows, np.ones(33_000), recipe) is None
+    monkeypatch.setattr(spanned, "_MORE_COST", np.inf)
+    assert fit_by_span(rows, np.ones(33_000), recipe) is not None
 
 
 def test_numbers_beyond_float32_are_left_to_the_coreset():
@@ -132,7 +179,9 @@ def test_a_span_pays_for_many_clusters_of_many_rows_and_columns():
     recipe = Recipe(K, KERNEL, 1_200)
     assert span_pays(N, 32, recipe)
     assert not span_pays(N, 8, recipe)  # products do not pay
-    assert not span_pays(20_000, 32, recipe)  # the sample is not much smaller
+    assert not span_pays(32_768, 32, recipe)  # the sample would be nearly all
+    assert span_pays(96_001, 32, Recipe(1_000, KERNEL, 20_000))
+    assert not span_pays(96_000, 32, Recipe(1_000, KERNEL, 20_000))  # too few rows per cluster
     assert not span_pays(N, 32, Recipe(49, KERNEL, 1_200))
     assert not span_pays(N, 32, Recipe(K, kc.Linear(), 1_200))
     assert not span_pays(N, 32, Recipe(K, kc.Laplacian(sigma=1.0), 1_200))
