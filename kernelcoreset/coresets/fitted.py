@@ -81,8 +81,7 @@ def _embedded(between: Floats, squared: Singles) -> tuple[Singles, Singles]:
 
 def _inner(means: Singles, axes: Singles) -> Singles:
     """|mean|^2 - 2 <mean, point>: shape (..., means, points)."""
-    found: Singles = means @ axes
-    found *= -2.0
+    found: Singles = np.multiply(means, -2.0, dtype=np.float32) @ axes
     found += np.einsum("...a,...a->...", means, means)[..., None]
     return found
 
@@ -102,8 +101,9 @@ def _cluster_means(points: Singles, norms: Singles, k: int, generator: np.random
         whole = np.cumsum(np.maximum(nearest, 0.0), axis=1, dtype=np.float64)
         seeds = np.minimum((whole <= (drawn[:, c] * whole[:, -1])[:, None]).sum(axis=1), size - 1)
     for _ in range(_STEPS):
-        labels = _inner(means, across).argmin(axis=1)
-        members = np.equal(labels[:, None, :], np.arange(k)[:, None]).astype(np.float32)
+        squared = _inner(means, across)
+        # A point is in the clusters of all means that are nearest. These are equal, and stay so.
+        members = np.equal(squared, squared.min(axis=1, keepdims=True)).astype(np.float32)
         sizes = members.sum(axis=2, keepdims=True)
         np.copyto(means, (members @ points) / np.maximum(sizes, 1.0), where=sizes > 0)
     return means

@@ -28,6 +28,7 @@ MOST_COPIED = 1 << 22
 _ACCURACY = 0.125  # largest relative error of a distance; the bound on rounding is mostly far above the rounding
 _MOST_UNSURE = 0.1  # share of rows above that error up to which products in float32 are enough
 _PART = 65_536  # rows whose bounds are computed at once
+_FEW = 8_192  # rows whose bounds take no longer than that of the longest one
 
 
 def points_of(kernel: Kernel, array: NDArray[Any]) -> Points:
@@ -310,7 +311,7 @@ class _Comparison:
     def _unsure(self, products: Products, rows: Lengths, new: Floats, before: Floats) -> Indices:
         """Which of the new distances may be off by more than `_ACCURACY`."""
         which = np.arange(len(new))
-        if products.exact:  # then the bound grows with |x|, and that of the longest row serves for nearly all
+        if products.exact and len(new) > _FEW:  # then the bound grows with |x|: that of the longest row serves for most
             longest = np.argmax(rows.norms, keepdims=True)
             which = np.flatnonzero(~(new > self._limits(products, rows.part(longest))))
             if len(which) == 0:
