@@ -113,9 +113,9 @@ def _draw_from_sample(points: Points, weights: Floats, count: int, z: float, gen
     more pivots are drawn from all points.
     """
     sample = _sample(weights, weights, max(_LEAST_SAMPLE, _CANDIDATES * count), generator)
-    drawn = draw_pivots(points.take(sample.indices), sample.weights, count, z, generator)
     if len(sample.indices) == len(weights):
-        return drawn
+        return draw_pivots(points, sample.weights, count, z, generator)
+    drawn = draw_pivots(points.take(sample.indices), sample.weights, count, z, generator)
     found = _nothing_found(len(weights))
     pivots = fresh = sample.indices[drawn.pivots]
     for step in range(_MOST_STEPS):

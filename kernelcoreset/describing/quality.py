@@ -16,6 +16,7 @@ from kernelcoreset.coresets.coreset import Coreset
 from kernelcoreset.coresets.points import distances_among
 from kernelcoreset.errors import DataError
 from kernelcoreset.kernels.kernel import Kernel
+from kernelcoreset.kernels.products import products_pay
 
 _MOST_POINTS = 1_000
 _MOST_REFERENCE_POINTS = 500
@@ -65,6 +66,8 @@ def quality_of(
         chosen = np.sort(np.random.default_rng(seed).choice(len(coreset), _MOST_POINTS, replace=False))
     points, weights, labels = coreset.points[chosen], coreset.weights[chosen], labels[chosen]
     places = points if places is None else places[chosen]
+    if kernel is not None and places.shape == points.shape:
+        points = places = _in_their_span(points, kernel)
     k = len(np.unique(labels))
     explained, silhouette = (None, None) if kernel is None else _in_feature_space(points, weights, labels, kernel)
     if k == 1:
@@ -84,6 +87,14 @@ def quality_of(
         "persistence": persistence,
         "separation": separation,
     }
+
+
+def _in_their_span(points: Floats, kernel: Kernel) -> Floats:
+    """Points of more coordinates than there are points in as many coordinates, which changes no inner product."""
+    if points.shape[1] <= len(points) or not products_pay(kernel, points.shape[1]):
+        return points
+    triangle: Floats = np.asarray(np.linalg.qr(points.T, mode="r"))
+    return np.ascontiguousarray(triangle.T)
 
 
 def _in_feature_space(

@@ -281,7 +281,7 @@ def _row(columns: Mapping[str, pa.Array], place: Any) -> dict[str, Any]:
 def _beginning(value: pa.Scalar) -> Any:
     """A value in Python; of a long list only what is shown, since each element takes at least three letters."""
     if isinstance(value, pa.ListScalar) and value.is_valid:
-        return value.values[:_MOST_LETTERS].to_pylist()
+        return value.values[: _MOST_LETTERS // 3 + 1].to_pylist()
     return value.as_py()
 
 

@@ -11,27 +11,22 @@ from kernelcoreset.blas import one_blas_thread
 
 @contextmanager
 def in_background(*works: Callable[[], object]) -> Iterator[None]:
-    """Run functions one after the other in a thread of their own, while the block waits for something else.
+    """Run functions, each in a thread of its own, while the block waits for something else.
 
-    Ends when both have. An error of the block comes first, then one of a function. Matrices are multiplied on one
-    thread meanwhile: the other processors may be at work for what the block waits for. The block itself must not use
-    `one_blas_thread`, which sets and restores a number of the whole process.
+    Ends when all have. An error of the block comes first, then that of the first function that has one. Matrices are
+    multiplied on one thread meanwhile: the other processors may be at work for what the block waits for.
 
     Examples
     --------
     >>> found = []
     >>> with in_background(lambda: found.append(1), lambda: found.append(2)):
     ...     pass
-    >>> found
+    >>> sorted(found)
     [1, 2]
     """
-
-    def run() -> None:
-        with one_blas_thread():
-            for work in works:
-                work()
-
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(run)
+    # One setting around all threads: each of them would set it, and restore it when another still needs it.
+    with one_blas_thread(), ThreadPoolExecutor(max(1, len(works))) as pool:
+        done = [pool.submit(work) for work in works]
         yield
-        done.result()
+        for each in done:
+            each.result()

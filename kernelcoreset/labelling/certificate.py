@@ -115,7 +115,7 @@ class Tally:
         self._set_costs = np.zeros((_GROUPS, 0 if probe is None else len(probe.chosen)))
         self.descriptions: list[dict[str, Any]] = []
         self._waiting: list[tuple[NDArray[Any], Floats]] = []
-        self._kept: list[tuple[Floats, Floats]] = []
+        self._kept: list[tuple[NDArray[Any], Floats]] = []
 
     def add(self, columns: NDArray[Any], weights: Floats | None, labels: NDArray[Any], powers: Floats) -> None:
         """Add labelled rows; `columns` have shape (d, n), `powers` are their distances^z."""
@@ -142,7 +142,7 @@ class Tally:
         """Keep the rows whose number is below their probability, with weights divided by it."""
         kept = np.flatnonzero(drawn < probabilities)
         own = np.ones(len(kept)) if weights is None else weights[kept]
-        self._kept.append((np.asarray(columns[:, kept], dtype=np.float64), own / probabilities[kept]))
+        self._kept.append((columns[:, kept], own / probabilities[kept]))
         without = 0 if weights is None else np.count_nonzero(probabilities == 0.0)
         self.left_to_chance += int(np.count_nonzero(probabilities < 1.0) - without)
 
@@ -166,8 +166,8 @@ class Tally:
         return self._set_costs
 
     @property
-    def kept(self) -> tuple[Floats, Floats]:
-        """Points of shape (n, d) of the rows that were kept for the proof, and weights by the probability of this."""
+    def kept(self) -> tuple[NDArray[Any], Floats]:
+        """Points (n, d) of the rows that were kept for the proof, in their type, and weights by their probabilities."""
         if not self._kept:
             return np.empty((0, 0)), np.empty(0)
         return np.concatenate([columns for columns, _ in self._kept], axis=1).T, np.concatenate(
@@ -190,6 +190,7 @@ class Tally:
                 "weights": self.weights.tolist(),
                 "costs": self.costs.tolist(),
                 "kept": _to_text(kept),
+                "kept_type": kept.dtype.str,
                 "kept_weights": _to_text(kept_weights),
                 "descriptions": self.descriptions,
             }
@@ -207,7 +208,8 @@ class Tally:
                 setattr(whole, name, getattr(whole, name) + np.asarray(part[name.lstrip("_")]))
             kept_weights = _from_text(part["kept_weights"])
             if len(kept_weights):
-                whole._kept.append((_from_text(part["kept"]).reshape(len(kept_weights), -1).T, kept_weights))
+                rows = _from_text(part["kept"], part["kept_type"]).reshape(len(kept_weights), -1)
+                whole._kept.append((rows.T, kept_weights))
             whole.descriptions += part["descriptions"]
             for column, count in part["bad_columns"].items():
                 whole.bad_columns[column] = whole.bad_columns.get(column, 0) + count
@@ -237,7 +239,7 @@ class Tally:
         rows, weights = self.kept
         if probe.rates is None or not len(rows):
             return Certificate(measured, {"error": None, "confidence": None, "rows": 0}, {"k": k})
-        blocks = distance_blocks(rows, coreset_points, probe.kernel)
+        blocks = distance_blocks(rows.astype(np.float64, copy=False), coreset_points, probe.kernel)
         premises = premises or premises_for(probe, coreset_points, coreset_weights)
         sample = RowSample(probe.rates, self.weights, self.costs, probe.z) if self.left_to_chance else None
         proved, proof = prove(premises, blocks, weights, sample, coreset_cost or 0.0)
@@ -277,9 +279,9 @@ def premises_for(probe: Probe, coreset_points: Floats, coreset_weights: Floats) 
     return premises_of(np.array(coreset_points), np.array(coreset_weights), recipe)
 
 
-def _to_text(array: Floats) -> str:
+def _to_text(array: NDArray[Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
 
 
-def _from_text(text: str) -> Floats:
-    return np.frombuffer(base64.b64decode(text), dtype=np.float64)
+def _from_text(text: str, kind: str = "<f8") -> NDArray[Any]:
+    return np.frombuffer(base64.b64decode(text), dtype=kind)

@@ -34,9 +34,10 @@ from kernelcoreset.features.preparation import Preparation
 FEATURE, WEIGHT, ID = "__kc_feature", "__kc_weight", "__kc_id"
 _ROUNDED = "a whole number beyond 2^53 that float64 rounds"
 _SHORT_TYPES = (FloatType, ShortType, ByteType)
-_DIMENSION_ROWS = 1_000  # rows that are read to find the length of an array column
 SETTINGS = ("features", "weight_col", "id_col")
 """What messages call the settings that name the columns, unless the caller says otherwise."""
+DIMENSION_ROWS = 1_000
+"""Rows that are read to find the length of an array column."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +143,13 @@ def with_dimension(frame: DataFrame, layout: Layout) -> Layout:
     """Return the layout with its dimension; for an array column a small job finds the length that most rows have."""
     if layout.dimension is not None:
         return layout
-    length = F.size(array_column(frame, layout.features[0]))
-    lengths = (
-        frame.select(length.alias("length")).where("length > 0").limit(_DIMENSION_ROWS).toArrow()["length"].to_numpy()
-    )
+    length = F.size(array_column(frame, layout.features[0])).alias("length")
+    lengths = frame.select(length).where("length > 0").limit(DIMENSION_ROWS).toArrow()["length"]
+    return with_length(layout, lengths.to_numpy())
+
+
+def with_length(layout: Layout, lengths: NDArray[Any]) -> Layout:
+    """Return the layout with the length that most of some rows have as its dimension; None if there is no row."""
     return replace(layout, dimension=int(np.bincount(lengths).argmax()) if len(lengths) else None)
 
 

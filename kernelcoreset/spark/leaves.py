@@ -73,6 +73,10 @@ class LeafSettings:
         coordinates = (self.layout.dimension or 1) + (self.degrees is not None)
         return self.leaf_size * ((4 if self.is_short else 8) * coordinates + 16)
 
+    def full_leaves(self, rows: Iterable[int]) -> int:
+        """Return how many full leaves hold as much as the leaves of so many rows each."""
+        return -(-sum(min(self.leaf_size, each) for each in rows) // self.leaf_size)
+
 
 def leaf_schema(id_type: DataType | None, *, is_short: bool = False) -> StructType:
     """Return the schema of leaf rows: the coreset of one part of the data, and its numbers of rows and bad rows.

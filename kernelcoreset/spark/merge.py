@@ -46,8 +46,8 @@ def merging_of(most_leaves: int, leaf_bytes: int) -> Merging | None:
 def gather(leaves: DataFrame, settings: LeafSettings, most_leaves: int = MOST_TASKS) -> Leaves:
     """Return the leaves on the driver; if `most_leaves` leaves would not fit there, the executors merge them first.
 
-    The number of leaves is not known before they are built, so the largest possible number decides. If no more than
-    fit on the driver are there in the end, each is in a group of its own and stays as it is.
+    The number of leaves is not known before they are built, so the largest possible number of full ones decides. If no
+    more than fit on the driver are there in the end, each is in a group of its own and stays as it is.
     """
     merging = merging_of(most_leaves, settings.leaf_bytes)
     if merging is not None:

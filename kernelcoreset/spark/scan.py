@@ -13,14 +13,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, DataType
 
 from kernelcoreset.errors import DataError
 from kernelcoreset.files.paths import decoded_path
-from kernelcoreset.spark.columns import Layout
+from kernelcoreset.spark.columns import DIMENSION_ROWS, Layout, with_length
 from kernelcoreset.spark.row_counts import count_rows
 from kernelcoreset.spark.tasks import MOST_TASKS
 
@@ -31,6 +33,7 @@ _LIST_BUFFER = 256 * 1024  # bytes of lists that are read at once; else the colu
 LEAF_ROWS = 1_000_000
 """Small row groups of a file are read together until they have about this many rows, or `LEAF_BYTES`."""
 LEAF_BYTES = 128 * 1024**2
+_SMALL_PART = 0.25  # of a leaf
 SHARED_ROWS = 131_072
 """Small files share a leaf, and a task, as long as they have at most this many rows together: those of a batch."""
 SHARED_BYTES = 32 * 1024**2
@@ -72,18 +75,12 @@ class Footers:
 
     def row_groups(self, files: Sequence[str], columns: Sequence[str]) -> list[RowGroups] | None:
         """Return the row groups of the files as tasks read them; None if a file lacks one of the columns."""
-        found = []
+        found: list[RowGroups] = []
         for file in files:
             footer = self._footer(file)
             if not footer.columns.issuperset(columns):
                 return None
-            first = rows = size = 0
-            for group, group_rows in enumerate(footer.rows):
-                rows += group_rows
-                size += sum(footer.sizes[group].get(name, 0) for name in columns)
-                if rows >= LEAF_ROWS or size >= LEAF_BYTES or group == len(footer.rows) - 1:
-                    found.append(RowGroups(file, first, group, rows, size))
-                    first, rows, size = group + 1, 0, 0
+            found += _parts_of(file, footer, columns)
         return found
 
     def _footer(self, file: str) -> _Footer:
@@ -96,6 +93,22 @@ class Footers:
             names = frozenset(read.schema.to_arrow_schema().names)
             self._found[file] = _Footer(names, tuple(group.num_rows for group in groups), tuple(map(_sizes, groups)))
         return self._found[file]
+
+
+def _parts_of(file: str, footer: _Footer, columns: Sequence[str]) -> list[RowGroups]:
+    """The row groups of a file in parts for a leaf each; a small last one joins the one before, to save a task."""
+    parts: list[RowGroups] = []
+    first = rows = size = 0
+    for group, group_rows in enumerate(footer.rows):
+        rows += group_rows
+        size += sum(footer.sizes[group].get(name, 0) for name in columns)
+        if rows >= LEAF_ROWS or size >= LEAF_BYTES or group == len(footer.rows) - 1:
+            parts.append(RowGroups(file, first, group, rows, size))
+            first, rows, size = group + 1, 0, 0
+    if len(parts) > 1 and max(parts[-1].rows / LEAF_ROWS, parts[-1].size / LEAF_BYTES) < _SMALL_PART:
+        last, before = parts.pop(), parts.pop()
+        parts.append(RowGroups(file, before.first, last.last, before.rows + last.rows, before.size + last.size))
+    return parts
 
 
 def local_files(frame: DataFrame) -> list[str] | None:
@@ -146,8 +159,12 @@ def task_frame(spark: SparkSession, groups: Sequence[Sequence[RowGroups]], **mor
     """Return one row for each group of row groups, with columns `more`; tasks get them back with `tasks_of`."""
     items = pa.array([[vars(item) for item in group] for group in groups], _GROUPS)
     table = pa.table({"leaf": np.arange(len(groups)), **more, "row_groups": items})
-    # One task for each: groups differ in size, and an idle core takes the next.
-    return spark.createDataFrame(table).repartition(min(len(groups), MOST_TASKS))
+    # One task for each: groups differ in size, and an idle core takes the next. Spark deals the rows of each partition
+    # out from a place of its own, so rows of several partitions would meet in one task. All in one row are in one.
+    rows = table.to_struct_array().combine_chunks()
+    whole = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
+    frame = spark.createDataFrame(pa.table({"tasks": whole})).select(F.inline("tasks"))
+    return frame.repartition(min(len(groups), MOST_TASKS))
 
 
 def tasks_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[dict[str, Any], list[RowGroups]]]:
@@ -163,6 +180,22 @@ def read_points(row_groups: Sequence[RowGroups], layout: Layout) -> Iterator[lis
         if layout.is_array and not pa.types.is_list(arrays[0].type):
             arrays[0] = arrays[0].cast(pa.list_(arrays[0].type.value_type))
         yield arrays
+
+
+def with_dimension_of_files(row_groups: Sequence[RowGroups], layout: Layout) -> Layout:
+    """Return the layout with its dimension, as `with_dimension`, from the first rows of the files.
+
+    Spark would read thousands of wide rows to show the first ones.
+    """
+    if layout.dimension is not None:
+        return layout
+    lengths = np.empty(0, dtype=np.int64)
+    for (array,) in read_columns(row_groups, layout.features, [None]):
+        own = pc.list_value_length(array).drop_null().to_numpy()
+        lengths = np.concatenate([lengths, own[own > 0]])
+        if len(lengths) >= DIMENSION_ROWS:
+            break
+    return with_length(layout, lengths[:DIMENSION_ROWS])
 
 
 def read_columns(

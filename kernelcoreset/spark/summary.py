@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -139,12 +140,11 @@ class Measurement:
         lines = F.concat_ws("\n", F.collect_list(tallies)).alias("tallies")
         return labelled.observe(self._observation, lines)
 
-    def prepare(self) -> None:
-        """Compute what `summary` needs of the model alone. This may run while the rows are written."""
-        if self.describe:
-            self._quality  # noqa: B018
-        if self.probe is not None:
-            self._premises  # noqa: B018
+    @property
+    def preparations(self) -> list[Callable[[], object]]:
+        """What computes what `summary` needs of the model alone. All of it may run at once, while rows are written."""
+        works: list[Callable[[], object]] = [lambda: self._quality] if self.describe else []
+        return [*works, lambda: self._premises] if self.probe is not None else works
 
     @cached_property
     def _quality(self) -> dict[str, float | None]:

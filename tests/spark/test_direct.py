@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PythonException
+from pyspark.sql import functions as F  # noqa: N812
 
 from kernelcoreset import Coreset, DataError, SettingError
 from kernelcoreset.jobs.cluster import cluster_coreset
 from kernelcoreset.jobs.record import RunRecord
 from kernelcoreset.jobs.settings.settings import Settings
 from kernelcoreset.spark import scan
-from kernelcoreset.spark.columns import Layout
+from kernelcoreset.spark.columns import Layout, layout_of, with_dimension
 from kernelcoreset.spark.jobs import batch, coreset
 from kernelcoreset.spark.jobs.input import Input
 from tests.spark.conftest import table_of
@@ -71,6 +72,41 @@ def test_small_row_groups_are_read_together(files, monkeypatch):
         ("2", 2, 3, 100),
     ]
     assert scan.Footers().row_groups(paths, ["x", "elsewhere"]) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts"), [(224, [(0, 4), (5, 11)]), (225, [(0, 4), (5, 9), (10, 11)]), (24, [(0, 1)])]
+)
+def test_a_small_rest_of_a_file_joins_the_part_before(tmp_path, monkeypatch, rows, parts):
+    monkeypatch.setattr(scan, "LEAF_ROWS", 100)
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"x": np.zeros(rows)}), path, row_group_size=20)
+    found = scan.Footers().row_groups([path], ["x"])
+    assert [(part.first, part.last) for part in found] == parts
+    assert sum(part.rows for part in found) == rows
+
+
+def test_every_leaf_has_a_task_of_its_own(spark):
+    groups = [[scan.RowGroups(f"{number}", 0, 0, number)] for number in range(9)]
+    tasks = scan.task_frame(spark, groups, name=pa.array(list("abcdefghi"))).withColumn("task", F.spark_partition_id())
+    rows = sorted(tasks.collect(), key=lambda row: row["leaf"])
+    assert [(row["leaf"], row["name"], row["row_groups"][0]["rows"]) for row in rows] == [
+        (number, letter, number) for number, letter in enumerate("abcdefghi")
+    ]
+    assert sorted(row["task"] for row in rows) == list(range(9))
+
+
+@pytest.mark.parametrize(
+    "lists", [[[1.0, 2.0], None, [], [3.0], [4.0]], [[1.0, 2.0], [], [3.0], [4.0, 5.0]], [None, []], [[1.0]] * 2_000]
+)
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.large_list(pa.float32())])
+def test_files_tell_the_length_of_lists_as_spark_does(spark, tmp_path, lists, kind):
+    for number, half in enumerate((lists[: len(lists) // 2], lists[len(lists) // 2 :])):
+        pq.write_table(pa.table({"v": pa.array(half, kind)}), tmp_path / f"{number}.parquet")
+    frame = spark.read.parquet(str(tmp_path)).coalesce(1)
+    layout = layout_of(frame, "v")
+    row_groups = scan.Footers().row_groups(sorted(map(str, tmp_path.iterdir())), ["v"])
+    assert scan.with_dimension_of_files(row_groups, layout) == with_dimension(frame, layout)
 
 
 def test_small_files_share_a_leaf_and_a_large_one_is_alone(monkeypatch):

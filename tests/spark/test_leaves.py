@@ -195,6 +195,11 @@ def test_leaves_of_float32_are_float32(spark, small_budget):
     assert same(built(shorts, features="v"), built(longs, features="v"))
 
 
+@pytest.mark.parametrize(("rows", "leaves"), [([1], 1), ([500, 120, 30, 30, 60], 3), ([500, 120, 30, 30, 61], 4)])
+def test_small_leaves_count_by_their_rows(frame, rows, leaves):
+    assert settings_for(frame, features=("x", "y")).full_leaves(rows) == leaves
+
+
 @pytest.mark.parametrize("leaves", [1, 2_097, 2_098, 100_000, 1_000_000, 10**9])
 @pytest.mark.parametrize("dimension", [2, 1536])
 def test_groups_of_merges_fit_in_tasks_and_on_the_driver(leaves, dimension):

@@ -99,6 +99,7 @@ def test_kept_rows_of_any_type_come_back_as_they_are(kind):
     tally.add(points.T, None, np.zeros(20, dtype=int), np.zeros(20))
     found, weights = Tally.total([tally.to_json()], 1, probe).kept
     np.testing.assert_array_equal(found, points)
+    assert found.dtype == kind
     np.testing.assert_array_equal(weights, np.ones(20))
     assert tally.left_to_chance == 0
 

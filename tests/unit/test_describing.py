@@ -260,6 +260,24 @@ def test_quality_is_that_of_the_slow_twin():
     assert quality_of(few, labels, model.similar_fit, kernel)["stability"] is None
 
 
+@pytest.mark.parametrize("kernel", [kc.Gaussian(sigma=30.0), kc.Linear(), kc.Cosine(), kc.Laplacian(sigma=300.0)])
+def test_quality_of_more_columns_than_points_is_that_of_the_slow_twin(kernel):
+    """Most kernels see such points in fewer columns, where they have the same inner products."""
+    points = np.random.default_rng(0).normal(size=(90, 200)) + np.kron(np.eye(3), np.full((30, 200), 4.0))[:, ::3]
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, 90)
+    model = kc.KernelKMeansModel.fit_coreset(kc.Coreset(points, weights), 3, kernel)
+    found = model.quality()
+    explained, silhouette = naive_describe.quality(points, weights, model.solution.labels, kernel)
+    assert found["explained"] == pytest.approx(explained)
+    assert found["silhouette"] == pytest.approx(silhouette)
+    # What needs no kernel is that of the same points in other columns.
+    axes, _ = np.linalg.qr(np.random.default_rng(2).normal(size=(200, 200)))
+    if kernel != kc.Laplacian(sigma=300.0):
+        turned = kc.KernelKMeansModel.fit_coreset(kc.Coreset(points @ axes, weights), 3, kernel).quality()
+        assert turned == pytest.approx(found, rel=1e-6)
+    assert found["stability"] == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -178,7 +178,7 @@ def write_labels(data: Input, model: PointModel, settings: Settings, record: Run
             frame, data.layout, model, settings, columns=output.columns, groups=groups, measurement=measurement
         )
         # What the record says of the model alone is found out while executors are at work.
-        with in_background(measurement.prepare, partial(show_model, record, model)):
+        with in_background(*measurement.preparations, partial(show_model, record, model)):
             is_new = write_output(labelled, output, commit=commit_of(record))
     record.add(output=output.path or output.table)
     if is_new:

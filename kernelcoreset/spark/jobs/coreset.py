@@ -73,7 +73,9 @@ def _leaves(data: Input, settings: LeafSettings) -> Leaves:
     id_col = data.settings.id_col
     id_type = data.frame.schema[id_col].dataType if id_col else None
     leaves = leaves_by_files(data.spark, groups, settings, id_type)
-    return gather(leaves, settings, most_leaves=len(groups))
+    # The last row groups of a file are often few, and make a small leaf.
+    most_leaves = settings.full_leaves(sum(part.rows for part in group) for group in groups)
+    return gather(leaves, settings, most_leaves)
 
 
 def leaf_settings_of(settings: Settings, kernel: Kernel, layout: Layout, draw: str = "ordered") -> LeafSettings:

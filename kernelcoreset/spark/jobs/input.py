@@ -19,7 +19,15 @@ from kernelcoreset.spark.columns import Layout, layout_of, quoted, with_dimensio
 from kernelcoreset.spark.jobs.demo import demo_frame
 from kernelcoreset.spark.jobs.trace import traced
 from kernelcoreset.spark.sample import fit_preparation, look_at_rows
-from kernelcoreset.spark.scan import Footers, RowGroups, can_copy, can_read, local_files, shared
+from kernelcoreset.spark.scan import (
+    Footers,
+    RowGroups,
+    can_copy,
+    can_read,
+    local_files,
+    shared,
+    with_dimension_of_files,
+)
 
 _CONDITION = re.compile(r"(?m)\[([A-Z0-9_.]+)\] (.+)$")  # the start of Spark's messages
 _STATE = re.compile(r"\s*SQLSTATE: \w{5};?")
@@ -64,7 +72,10 @@ class Input:
     @cached_property
     def sized_layout(self) -> Layout:
         """The layout with the number of coordinates and the preparation, which a sample of the rows gives."""
-        layout = with_dimension(self.frame, self.layout)
+        if self.row_groups is None:
+            layout = with_dimension(self.frame, self.layout)
+        else:
+            layout = with_dimension_of_files(self.row_groups, self.layout)
         return layout.prepared_by(fit_preparation(self.frame, layout, self.features, self.row_groups))
 
     def look(self) -> Look:

@@ -134,7 +134,7 @@ class PendingLabels:
         place = self._output.path or self._output.table
         # A Delta table replaces all of them in one commit; other formats have removed the second kind before.
         replaced = [self._data.partition_of(key) for key in sorted({*keys, *removed})]
-        with in_background(measurement.prepare):
+        with in_background(*measurement.preparations):
             is_new = write_output(labelled, self._output, commit=self._commit, replaced=replaced)
         if not is_new:
             return {"output": place, "labelled_rows": 0}  # written by a run that was killed before it could say so
