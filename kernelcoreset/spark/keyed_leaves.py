@@ -46,7 +46,7 @@ def leaves_by_files(
     id_type: DataType | None = None,
 ) -> DataFrame:
     """Return leaf rows of every key, from its row groups: tasks open the Parquet files themselves."""
-    schema = leaf_schema(id_type, is_short=settings.is_short)
+    schema = leaf_schema(id_type)
     arrow_schema = to_arrow_schema(schema)
     tasks = [
         # The seed as text: it can be larger than Spark's integers.

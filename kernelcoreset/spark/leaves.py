@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     DataType,
     DoubleType,
-    FloatType,
     LongType,
     MapType,
     StringType,
@@ -78,10 +78,11 @@ class LeafSettings:
         return -(-sum(min(self.leaf_size, each) for each in rows) // self.leaf_size)
 
 
-def leaf_schema(id_type: DataType | None, *, is_short: bool = False) -> StructType:
+def leaf_schema(id_type: DataType | None) -> StructType:
     """Return the schema of leaf rows: the coreset of one part of the data, and its numbers of rows and bad rows.
 
-    Short coordinates are float32.
+    Points are bytes, of float32 numbers if that holds them exactly, else of float64: Java would take the numbers of an
+    array out of a batch, and put them into the next one, one by one.
     """
     fields = [
         StructField("leaf", LongType(), False),
@@ -90,7 +91,7 @@ def leaf_schema(id_type: DataType | None, *, is_short: bool = False) -> StructTy
         StructField("bad_rows", LongType(), False),
         StructField("bad_columns", MapType(StringType(), LongType(), False), False),
         StructField("dimension", LongType(), False),
-        StructField("points", ArrayType(FloatType() if is_short else DoubleType(), False), False),
+        StructField("points", BinaryType(), False),
         StructField("weights", ArrayType(DoubleType(), False), False),
     ]
     if id_type is not None:
@@ -101,7 +102,7 @@ def leaf_schema(id_type: DataType | None, *, is_short: bool = False) -> StructTy
 def leaf_schema_of(frame: DataFrame, settings: LeafSettings) -> StructType:
     """Return the schema of leaf rows of a frame."""
     id_col = settings.layout.id_col
-    return leaf_schema(None if id_col is None else frame.schema[id_col].dataType, is_short=settings.is_short)
+    return leaf_schema(None if id_col is None else frame.schema[id_col].dataType)
 
 
 def leaves_by_spark(frame: DataFrame, settings: LeafSettings) -> DataFrame:
@@ -123,7 +124,7 @@ def leaves_by_files(
 
     Which rows a leaf has depends on the groups alone, not on how Spark divides them among tasks.
     """
-    schema = leaf_schema(id_type, is_short=settings.is_short)
+    schema = leaf_schema(id_type)
     arrow_schema = to_arrow_schema(schema)
 
     def build(batches: Batches) -> Batches:
@@ -208,21 +209,31 @@ def as_row(leaf: int, leaves: int, rows: int, bad: BadRows, part: Part | None, s
         "bad_rows": bad.rows,
         "dimension": part.points.shape[1],
     }
-    lists: dict[str, Any] = {
-        "points": part.points.ravel(),
-        "weights": part.weights,
-        "ids": [] if part.ids is None else part.ids,
-    }
+    lists: dict[str, Any] = {"weights": part.weights, "ids": [] if part.ids is None else part.ids}
     arrays = []
     for name in schema.names:
         kind = schema.field(name).type
-        if name in lists:
+        if name == "points":
+            arrays.append(_one_binary(part.points))
+        elif name in lists:
             arrays.append(_one_list(lists[name], kind))
         elif name in numbers:
             arrays.append(to_arrow(np.array([numbers[name]]), kind))
         else:
             arrays.append(_one_map(bad.counts, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _one_binary(points: NDArray[Any]) -> pa.Array:
+    """The bytes of points as the only element of an array; points of float32 or float64 are not copied."""
+    own = np.ascontiguousarray(points, dtype=np.float32 if np.can_cast(points.dtype, np.float32) else np.float64)
+    return pa.Array.from_buffers(pa.binary(), 1, [None, _one_range(own.nbytes).buffers()[1], pa.py_buffer(own)])
+
+
+def _points_of(content: pa.Buffer, count: int, dimension: int) -> NDArray[Any]:
+    """The points of such bytes."""
+    width = content.size // (count * dimension)
+    return np.frombuffer(content, dtype=f"f{width}").reshape(count, dimension)
 
 
 def _one_list(values: NDArray[Any] | list[Any], kind: pa.ListType) -> pa.Array:
@@ -267,7 +278,7 @@ def collect_leaves(table: pa.Table, settings: dict[str, Any]) -> Leaves:
         for name, count in row["bad_columns"]:
             bad_columns[name] = bad_columns.get(name, 0) + count
         if len(row["weights"]):
-            points = row["points"].reshape(len(row["weights"]), row["dimension"])
+            points = _points_of(row["points"], len(row["weights"]), row["dimension"])
             parts.append(Part(points, row["weights"], row.get("ids")))
     bad = BadRows(bad_columns, _total(table, "bad_rows"))
     return Leaves(parts, _total(table, "rows"), bad, _total(table, "leaves"), settings)
@@ -285,14 +296,15 @@ def refuse_unusable(found: Leaves, bad_rows: str) -> None:
 
 
 def _rows(table: pa.Table) -> Iterator[dict[str, Any]]:
-    arrays = ("points", "weights", "ids")
     for batch in table.to_batches():
         for i in range(batch.num_rows):
-            row = {}
-            for name in batch.schema.names:
-                value = batch[name][i]
-                row[name] = view(value.values) if name in arrays else value.as_py()
-            yield row
+            yield {name: _read(name, batch[name][i]) for name in batch.schema.names}
+
+
+def _read(name: str, value: Any) -> Any:
+    if name == "points":
+        return value.as_buffer()
+    return view(value.values) if name in ("weights", "ids") else value.as_py()
 
 
 def _total(table: pa.Table, name: str) -> int:
