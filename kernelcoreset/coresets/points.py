@@ -64,7 +64,9 @@ def distances_among(kernel: Kernel, points: Floats) -> Floats:
     """Return squared distances between all pairs of points, in float64, by matrix products if they are faster."""
     if not products_pay(kernel, points.shape[1]):
         return kernel.squared_distances(points, points)
-    squared: Floats = products_of(kernel, points).squared_distances(points).astype(np.float64, copy=False)
+    products = products_of(kernel, points)
+    rows = products.frame.prepare(points)._replace(vectors=products.points.vectors)  # the same memory: half a product
+    squared: Floats = products.squared_distances(rows).astype(np.float64, copy=False)
     np.fill_diagonal(squared, 0.0)
     return squared
 
