@@ -75,6 +75,8 @@ environment=()
 shipped=$root/.venv/shipped
 if [[ $master == local* ]]; then
   environment+=("PYSPARK_PYTHON=${PYSPARK_PYTHON:-$root/.venv/bin/python}")
+  # Over TCP every task of a Python worker waits 0.04 s for an acknowledgement (Spark 4.1 and newer).
+  options=(--conf spark.python.unix.domain.socket.enabled=true ${options[@]+"${options[@]}"})
 else
   # Named by its content: new executors of a running job get the package it started with, and numba, which keeps
   # machine code by path, never uses that of an older package.

@@ -193,6 +193,7 @@ def session(memory: str = "4g") -> SparkSession:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", memory)
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "131072")
+        .config("spark.python.unix.domain.socket.enabled", "true")  # as ./spark-submit.sh has it
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )

@@ -79,6 +79,7 @@ def session(memory: str) -> SparkSession:
     for line in CONF.read_text().splitlines():
         if line and not line.startswith("#"):
             builder = builder.config(*line.split(None, 1))
+    builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
     return builder.config("spark.driver.memory", memory).config("spark.log.level", "ERROR").getOrCreate()
 
 

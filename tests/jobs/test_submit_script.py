@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "spark-submit.sh"
 VENV = ROOT / ".venv"
 DEFAULTS = ["--properties-file", f"{ROOT}/conf/spark-defaults.conf"]
+LOCAL = ["--conf", "spark.python.unix.domain.socket.enabled=true"]
 ZIP = f"{VENV}/shipped/CONTENT/kernelcoreset.zip"
 CODE = f"{VENV}/shipped/CONTENT/kernelcoreset_code_any.zip"
 PACKAGES = f"{VENV}/shipped/packages.tar.gz#packages"
@@ -55,12 +56,18 @@ def java(tmp_path):
 
 def test_local_is_the_default(java):
     environment, words = printed(*JOB, java=java)
-    assert words == ["--master", "local[*]", "--deploy-mode", "client", *DEFAULTS, *JOB]
+    assert words == ["--master", "local[*]", "--deploy-mode", "client", *DEFAULTS, *LOCAL, *JOB]
     assert environment == {
         "JAVA_HOME": str(java),
         "PYSPARK_PYTHON": f"{VENV}/bin/python",
         "LOG4J_CONFIGURATION_FILE": f"{ROOT}/kernelcoreset/spark/jobs/log4j2.properties",
     }
+
+
+def test_the_user_s_options_come_after_those_of_the_script(java):
+    own = ["--conf", "spark.python.unix.domain.socket.enabled=false"]  # Spark takes the last one
+    _, words = printed("--master", "local[2]", *own, *JOB, java=java)
+    assert words == ["--master", "local[2]", "--deploy-mode", "client", *DEFAULTS, *LOCAL, *own, *JOB]
 
 
 def test_what_java_logs_is_the_user_s_choice(java):
