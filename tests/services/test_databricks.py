@@ -176,7 +176,7 @@ def python_workers(server):
         except OSError:  # it has ended
             continue
         parents[int(entry.name)] = int(lines["PPid"])
-        if lines["Name"].strip().startswith("python"):
+        if lines["Name"].strip().startswith("python") and "VmHWM" in lines:  # one that has just ended has no memory
             peaks[int(entry.name)] = 1024 * int(lines["VmHWM"].split()[0])
 
     def is_of_server(process):
